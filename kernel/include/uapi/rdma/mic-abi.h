@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
+/*
+ * The contract between the ib_mic kernel driver and its userspace provider:
+ * driver data of uverbs commands, the layout of the queues in shared memory
+ * and the doorbell file.
+ *
+ * Everything that lives in shared memory has exactly one writer, named beside
+ * each field. The kernel treats all of it as hostile: it reads a field once,
+ * checks the copy and uses only that.
+ */
+#ifndef MIC_ABI_USER_H
+#define MIC_ABI_USER_H
+
+#include <linux/types.h>
+#include <linux/ioctl.h>
+
+/* ib_device.ops.uverbs_abi_ver: raised when a change here is incompatible. */
+#define MIC_UVERBS_ABI_VERSION	1
+
+/* ib_device.ops.driver_id: "mic" in ASCII, far above the assigned ids. */
+#define MIC_DRIVER_ID		0x6d6963
+
+/*
+ * The doorbell file. Each user context owns one; the kernel returns its file
+ * descriptor (close-on-exec) when the context is allocated or queried. Queue
+ * memory is mapped through it: mmap(fd, size, ..., mmap_offset) with the two
+ * values a create command returned, shared, read-write.
+ *
+ * MIC_IOC_DOORBELL tells the engine that the send queue of QP number @arg has
+ * new work. It is needed only if mic_ring_ctl.need_kick says so. Returns 0, or
+ * -1 with errno ENOENT (no such QP in this context), EIO (the device is gone).
+ */
+#define MIC_IOC_MAGIC		'm'
+#define MIC_IOC_DOORBELL	_IO(MIC_IOC_MAGIC, 0x80)
+
+struct mic_alloc_ucontext_resp {
+	__s32 doorbell_fd;
+	__u32 reserved;
+};
+
+/* Where a queue's memory is and what it looks like. */
+struct mic_ring_info {
+	__u32 offset;		/* first element, bytes from the mapping's start */
+	__u32 stride;		/* bytes from one element to the next */
+	__u32 entries;		/* number of elements, a power of two */
+	__u32 ctl_offset;	/* struct mic_ring_ctl or mic_cq_ctl, same origin */
+};
+
+struct mic_mmap_info {
+	__aligned_u64 offset;	/* for mmap of the doorbell file */
+	__aligned_u64 size;	/* bytes, a multiple of the page size */
+};
+
+struct mic_create_cq_resp {
+	struct mic_mmap_info map;
+	struct mic_ring_info ring;
+};
+
+struct mic_resize_cq_resp {
+	struct mic_mmap_info map;
+	struct mic_ring_info ring;
+};
+
+struct mic_create_qp_resp {
+	struct mic_mmap_info map;
+	struct mic_ring_info sq;	/* entries is 0 where there is no SQ */
+	struct mic_ring_info rq;	/* entries is 0 with an SRQ */
+	__u32 max_inline_data;
+	__u32 reserved;
+};
+
+struct mic_create_srq_resp {
+	struct mic_mmap_info map;
+	struct mic_ring_info ring;
+	__u32 srqn;
+	__u32 reserved;
+};
+
+struct mic_create_ah_resp {
+	__u32 ah_handle;	/* what mic_send_wqe.ud.ah takes */
+	__u32 reserved;
+};
+
+/*
+ * Control block of a work queue. Indices run free (modulo 2^32); element i is
+ * in slot i & (entries - 1); producer - consumer elements are in use.
+ *
+ * User space fills a slot and then stores @producer with release semantics.
+ * The kernel stores @consumer with release semantics when it is done with a
+ * slot. On a send queue user space then executes a full barrier and reads
+ * @need_kick: if it is not zero, it rings the doorbell. The kernel sets
+ * @need_kick before it goes to sleep, executes a full barrier and looks at
+ * @producer once more, so no request is ever left behind.
+ */
+struct mic_ring_ctl {
+	/* written by user space */
+	__u32 producer;
+	__u32 reserved1[15];
+	/* written by the kernel */
+	__u32 consumer;
+	__u32 need_kick;
+	__u32 reserved2[14];
+};
+
+/*
+ * Scatter/gather element; the layout is that of struct ib_sge and ibv_sge.
+ * A length of 0 means 0 bytes.
+ */
+struct mic_sge {
+	__aligned_u64 addr;
+	__u32 length;
+	__u32 lkey;
+};
+
+enum mic_wr_opcode {
+	MIC_WR_RDMA_WRITE = 0,
+	MIC_WR_RDMA_WRITE_WITH_IMM = 1,
+	MIC_WR_SEND = 2,
+	MIC_WR_SEND_WITH_IMM = 3,
+	MIC_WR_RDMA_READ = 4,
+	MIC_WR_ATOMIC_CMP_AND_SWP = 5,
+	MIC_WR_ATOMIC_FETCH_AND_ADD = 6,
+	MIC_WR_LOCAL_INV = 7,
+	MIC_WR_BIND_MW = 8,
+	MIC_WR_SEND_WITH_INV = 9,
+	/* 8-byte write that is one atomic store (IBA 1.5 ATOMIC WRITE) */
+	MIC_WR_ATOMIC_WRITE = 15,
+	/* kernel queue pairs only */
+	MIC_WR_REG_MR = 32,
+};
+
+enum mic_wqe_flags {
+	MIC_WQE_FENCE = 1 << 0,
+	MIC_WQE_SIGNALED = 1 << 1,
+	MIC_WQE_SOLICITED = 1 << 2,
+	/* the bytes after the header are data, @inline_len of them */
+	MIC_WQE_INLINE = 1 << 3,
+	MIC_WQE_FLAGS_ALL = (1 << 4) - 1,
+};
+
+/* A send queue element: this header, then num_sge mic_sge or inline data. */
+struct mic_send_wqe {
+	__aligned_u64 wr_id;
+	__u8 opcode;		/* enum mic_wr_opcode */
+	__u8 num_sge;		/* 0 with MIC_WQE_INLINE */
+	__u16 flags;		/* enum mic_wqe_flags */
+	__u32 inline_len;	/* bytes, with MIC_WQE_INLINE */
+	__u32 ex;		/* immediate data as given (big endian), or the
+				 * rkey to invalidate in host order */
+	__u32 xrc_srqn;		/* XRC: the remote SRQ's number */
+	union {
+		struct {
+			__aligned_u64 remote_addr;
+			__u32 rkey;
+			__u32 reserved;
+		} rdma;
+		struct {
+			__aligned_u64 remote_addr;
+			__aligned_u64 compare_add;
+			__aligned_u64 swap;
+			__u32 rkey;
+			__u32 reserved;
+		} atomic;
+		struct {
+			__u32 ah;	/* mic_create_ah_resp.ah_handle */
+			__u32 remote_qpn;
+			__u32 remote_qkey;
+			__u32 reserved;
+		} ud;
+		struct {
+			__aligned_u64 addr;
+			__aligned_u64 length;
+			__u32 mr_lkey;
+			__u32 mw_rkey;	/* the window's current rkey */
+			__u32 new_rkey;	/* type 2: the key it gets */
+			__u32 access;	/* enum ib_access_flags */
+		} bind;
+		struct {		/* kernel only */
+			__u32 key;
+			__u32 access;
+		} reg;
+		__u8 bytes[40];
+	};
+};
+
+#define MIC_SEND_WQE_HDR	64	/* sizeof(struct mic_send_wqe) */
+
+/* A receive queue element: this header, then num_sge mic_sge. */
+struct mic_recv_wqe {
+	__aligned_u64 wr_id;
+	__u32 num_sge;
+	__u32 reserved;
+};
+
+/*
+ * Control block of a completion queue. The kernel writes elements, user space
+ * consumes them in order and stores @consumer with release semantics.
+ *
+ * To arm, user space stores the kind of completion it waits for into @arm,
+ * executes a full barrier and polls the queue again. The kernel publishes an
+ * element, executes a full barrier and looks at @arm; when the element is of
+ * the kind asked for, it sets @arm back to MIC_CQ_ARM_NONE and raises the
+ * event. Either the event comes or the poll sees the element.
+ */
+enum mic_cq_arm {
+	MIC_CQ_ARM_NONE = 0,
+	MIC_CQ_ARM_SOLICITED = 1,	/* solicited or in error */
+	MIC_CQ_ARM_NEXT = 2,		/* any */
+};
+
+struct mic_cq_ctl {
+	/* written by user space */
+	__u32 consumer;
+	__u32 reserved1[15];
+	/* written by both, with atomic exchange */
+	__u32 arm;
+	__u32 reserved2[15];
+};
+
+enum mic_wc_opcode {
+	MIC_WC_SEND = 0,
+	MIC_WC_RDMA_WRITE = 1,
+	MIC_WC_RDMA_READ = 2,
+	MIC_WC_COMP_SWAP = 3,
+	MIC_WC_FETCH_ADD = 4,
+	MIC_WC_BIND_MW = 5,
+	MIC_WC_LOCAL_INV = 6,
+	MIC_WC_ATOMIC_WRITE = 9,
+	MIC_WC_REG_MR = 32,	/* kernel only */
+	MIC_WC_RECV = 128,
+	MIC_WC_RECV_RDMA_WITH_IMM = 129,
+};
+
+enum mic_wc_flags {
+	MIC_WC_GRH = 1 << 0,
+	MIC_WC_WITH_IMM = 1 << 1,
+	MIC_WC_WITH_INV = 1 << 2,
+	MIC_WC_IPV4 = 1 << 3,		/* the GRH area holds an IPv4 header */
+	MIC_WC_WITH_VLAN = 1 << 4,
+	MIC_WC_WITH_SMAC = 1 << 5,
+};
+
+/*
+ * A completion queue element. Slot i & (entries - 1) holds element i when the
+ * lowest bit of @owner is 1 for an even and 0 for an odd number of wraps, that
+ * is when (@owner & 1) == !(i & entries); a new queue is all zero. @owner is
+ * stored last, with release semantics.
+ */
+struct mic_cqe {
+	__aligned_u64 wr_id;
+	__aligned_u64 timestamp;	/* ns, CLOCK_MONOTONIC_RAW */
+	__u32 byte_len;
+	__u32 ex;		/* immediate data as sent, or invalidated rkey */
+	__u32 qp_num;
+	__u32 src_qp;
+	__u32 vendor_err;
+	__u16 pkey_index;
+	__u16 vlan_id;
+	__u8 status;		/* enum ib_wc_status == enum ibv_wc_status */
+	__u8 opcode;		/* enum mic_wc_opcode */
+	__u8 wc_flags;		/* enum mic_wc_flags */
+	__u8 sl;
+	__u8 smac[6];
+	__u8 port_num;
+	__u8 dlid_path_bits;
+	__u32 reserved[2];
+	__u32 owner;
+};
+
+#endif /* MIC_ABI_USER_H */
