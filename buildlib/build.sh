@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ---
+# usage: ./run build [--kernel 6.1|6.12|debug] [--sparse]
+#
+# Builds the kernel modules for a kernel (6.1) into build/kmod-KERNEL, and
+# the provider, the tests and the tools into build/user.
+#
+#   --sparse   check the modules with sparse on the way
+# ---
+set -eu
+
+. "$(dirname "$(readlink -f "$0")")/common.sh"
+# shellcheck source=buildlib/kernel.sh
+. "$TREE/buildlib/kernel.sh"
+
+kernel=6.1 sparse=''
+while [ $# -gt 0 ]; do
+	case $1 in
+	--kernel)
+		need_value "$@"
+		kernel=$2
+		shift
+		;;
+	--sparse) sparse=1 ;;
+	-h | --help)
+		show_help
+		exit 0
+		;;
+	*) die "unknown argument $1" "see ./run build --help" ;;
+	esac
+	shift
+done
+
+# The modules are built in a copy, so that one tree serves several kernels.
+build_modules() {
+	local dir=$BUILD/kmod-$kernel arguments=()
+
+	mkdir -p "$dir"
+	rsync -a --delete --filter='P *.o' --filter='P *.ko' --filter='P .*' \
+		--filter='P *.mod*' --filter='P Module.symvers' \
+		--filter='P modules.order' "$TREE/kernel/" "$dir/"
+	[ -z "$sparse" ] || arguments=(C=2)
+	step "kernel modules for $KREL" make -C "$KDIR" M="$dir" \
+		-j "$(nproc)" "${arguments[@]}" modules
+}
+
+build_user() {
+	[ -e "$BUILD/user/build.ninja" ] ||
+		step "configuring user space" cmake -G Ninja -S "$TREE" \
+			-B "$BUILD/user" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	step "user space" ninja -C "$BUILD/user"
+}
+
+need_packages rsync cmake ninja-build build-essential pkg-config \
+	libibverbs-dev librdmacm-dev
+[ -z "$sparse" ] || need_packages sparse
+kernel_select "$kernel"
+mkdir -p "$BUILD"
+exec 9>"$BUILD/.lock"
+flock 9
+[ ! -e "$TREE/kernel/Kbuild" ] || build_modules
+[ ! -e "$TREE/CMakeLists.txt" ] || build_user

@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# What every verb shares: messages, packages, the cache, long-running steps.
+
+TREE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=$TREE/build
+CACHE=${MIC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mic}
+VERB=$(basename "$0" .sh)
+export LC_ALL=C.UTF-8
+
+say() {
+	printf '%s: %s\n' "$VERB" "$*" >&2
+}
+
+# die MESSAGE [NEXT-STEP]: every failure says what to do next.
+die() {
+	printf '%s: error: %s\n' "$VERB" "$1" >&2
+	[ $# -lt 2 ] || printf '%s: what to do: %s\n' "$VERB" "$2" >&2
+	exit 1
+}
+
+# The text between the two '# ---' lines of a verb's script is its help.
+show_help() {
+	sed -n '/^# ---/,/^# ---/{/^# ---/d;s/^# \{0,1\}//;p}' "$0"
+}
+
+# need_value OPTION [VALUE]: an option that needs a value got one.
+need_value() {
+	[ $# -ge 2 ] || die "option $1 needs a value" "see ./run $VERB --help"
+}
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "root is needed for: $*" "run this as root, or install sudo"
+	fi
+}
+
+missing_packages() {
+	local package
+
+	for package; do
+		case $(dpkg-query -W -f '${db:Status-Status} ' "$package" \
+			2>/dev/null) in
+		*installed\ *) ;;
+		*) echo "$package" ;;
+		esac
+	done
+}
+
+# need_packages PACKAGE...: install by apt what is not there yet.
+need_packages() {
+	local missing
+
+	mapfile -t missing < <(missing_packages "$@")
+	[ ${#missing[@]} -gt 0 ] || return 0
+	command -v apt-get >/dev/null ||
+		die "these packages are missing: ${missing[*]}" \
+			"install them; this script only knows apt (Debian 12)"
+	step "apt-get update" as_root apt-get -q update
+	step "installing ${missing[*]}" as_root \
+		env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		--no-install-recommends install "${missing[@]}"
+}
+
+# step LABEL COMMAND...: run a command that takes a while. Its output goes
+# to a log; what is seen is the label and the seconds. On failure the end
+# of the log is shown and the script ends.
+step() {
+	local label=$1 log start shown=0 now pid status=0
+
+	shift
+	mkdir -p "$BUILD/logs"
+	log=$(mktemp "$BUILD/logs/step-XXXXXX")
+	start=$SECONDS
+	"$@" >"$log" 2>&1 </dev/null &
+	pid=$!
+	while kill -0 "$pid" 2>/dev/null; do
+		now=$((SECONDS - start))
+		if [ -t 2 ]; then
+			printf '\r%s: %s ... %d s ' "$VERB" "$label" "$now" >&2
+		elif [ $((now - shown)) -ge 15 ]; then
+			shown=$now
+			say "$label ... $now s"
+		fi
+		sleep 0.2
+	done
+	wait "$pid" || status=$?
+	[ ! -t 2 ] || printf '\r\033[K' >&2
+	if [ "$status" -ne 0 ]; then
+		tail -n 40 "$log" >&2
+		die "$label failed (status $status)" \
+			"read the lines above; the whole log is $log"
+	fi
+	now=$((SECONDS - start))
+	[ "$now" -lt 2 ] || say "$label: $now s"
+	rm -f "$log"
+}

@@ -1,0 +1,131 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# The VM's process 1, on the host's root file system: set up, run the
+# command, look at the kernel log, unload the modules, power off. What the
+# host wants to know goes to files in the run folder:
+#   setup    "ok", or what failed
+#   status   the command's exit status
+#   dmesg    the whole kernel log
+#   reports  its lines that count as failures
+#   unload   "ok", or what failed
+
+run_dir=$1
+job_group=/sys/fs/cgroup/job
+# shellcheck source=/dev/null
+. "$run_dir/config"
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 USER=root
+export MIC_TREE=$TREE MIC_OUT=$OUT_DIR MIC_KERNEL=$KERNEL
+export MIC_MODULES=$MODULES MIC_SLOW=$SLOW
+export RDMAV_DRIVERS=$TREE/build/user/lib/libmic
+# shellcheck source=buildlib/guest.sh
+. "$TREE/buildlib/guest.sh"
+
+mount_all() {
+	mount -t devpts -o mode=620,ptmxmode=666 devpts /dev/pts -m
+	mount -t tmpfs -o mode=1777 tmpfs /dev/shm -m
+	mount -t cgroup2 cgroup2 /sys/fs/cgroup
+	mount -t debugfs debugfs /sys/kernel/debug
+	mount -t tracefs tracefs /sys/kernel/tracing
+	[ -d "/lib/modules/$KREL" ] || mkdir -p "/lib/modules/$KREL"
+	[ "$KROOT" = / ] ||
+		mount --bind "$KROOT/lib/modules/$KREL" "/lib/modules/$KREL"
+	ln -sf /proc/self/fd /dev/fd
+	ln -sf /proc/self/fd/0 /dev/stdin
+	ln -sf /proc/self/fd/1 /dev/stdout
+	ln -sf /proc/self/fd/2 /dev/stderr
+}
+
+# Thresholds that tell a hang from a host that is busy with other things.
+set_limits() {
+	sysctl -q -w kernel.hung_task_timeout_secs="$((60 * SLOW))"
+	sysctl -q -w kernel.hung_task_warnings=20
+	sysctl -q -w kernel.watchdog_thresh=60
+	ulimit -l unlimited
+	ulimit -n 65536
+	ulimit -c 0
+}
+
+set_up() {
+	mount_all
+	set_limits
+	hostname mic-vm
+	ip link set lo up
+	demote_local_table
+	if [ -n "$MODULES" ]; then
+		insmod_mic && make_mic
+	fi
+}
+
+# The device of the virtio port that carries the command's output.
+output_port() {
+	local name
+
+	for name in /sys/class/virtio-ports/*/name; do
+		if [ "$(cat "$name")" = output ]; then
+			echo "/dev/$(basename "$(dirname "$name")")"
+		fi
+	done
+}
+
+run_command() {
+	cd "$TREE" || return
+	enter_group "$job_group"
+	if [ "$INTERACTIVE" = 1 ]; then
+		stty -F /dev/hvc0 rows "$ROWS" cols "$COLUMNS"
+		TERM=$TERMINAL setsid -c -w bash -i </dev/hvc0 >/dev/hvc0 2>&1
+	else
+		setsid -w bash "$run_dir/command" </dev/null \
+			>"$(output_port)" 2>&1
+	fi
+}
+
+unload() {
+	end_group "$job_group" || return
+	delete_links '*'
+	delete_veth_pair rxe 78
+	delete_veth_pair mic 77
+	[ -z "$MODULES" ] || rmmod_mic
+}
+
+scan_leaks() {
+	local kmemleak=/sys/kernel/debug/kmemleak
+
+	[ -e "$kmemleak" ] || return 0
+	# An object counts as leaked after five seconds without a reference.
+	echo scan >"$kmemleak"
+	sleep 6
+	echo scan >"$kmemleak"
+	cat "$kmemleak" >"$run_dir/kmemleak"
+}
+
+say_ready() {
+	[ -n "$MODULES" ] || return 0
+	echo "mic0 on mic-eth0 10.77.0.1, mic1 on mic-eth1 10.77.0.2"
+}
+
+main() {
+	local message
+
+	if message=$(set_up 2>&1); then
+		echo ok >"$run_dir/setup"
+		say_ready >/dev/console
+		(run_command)
+		echo "$?" >"$run_dir/status.tmp"
+		mv "$run_dir/status.tmp" "$run_dir/status"
+	else
+		echo "$message" >"$run_dir/setup"
+	fi
+	if message=$(unload 2>&1); then
+		echo ok >"$run_dir/unload"
+	else
+		echo "$message" >"$run_dir/unload"
+	fi
+	scan_leaks
+	dmesg >"$run_dir/dmesg"
+	scan_log "$run_dir/dmesg" >"$run_dir/reports"
+}
+
+main
+echo 1 >/proc/sys/kernel/sysrq
+echo o >/proc/sysrq-trigger
+sleep 100

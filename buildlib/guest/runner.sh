@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# In the VM: run the tests of a list one after the other. The list has a
+# line "NAME TIMEOUT FILE" for each. To the host go the lines
+#   @begin NAME
+#   @end NAME STATUS SECONDS
+# and in $MIC_OUT stay NAME.log, and NAME.kmsg if the kernel reported
+# something during the test. Between tests the devices are restored. When
+# that fails, or a process of a test can't be killed, this ends with status
+# 3 and the host goes on in a new VM.
+
+# shellcheck source=buildlib/guest.sh
+. "$MIC_TREE/buildlib/guest.sh"
+
+group=/sys/fs/cgroup/job/test
+
+# run_one NAME TIMEOUT FILE: its log, and what became of it in $status.
+run_one() {
+	local name=$1 limit=$(($2 * MIC_SLOW)) file=$3
+	local log=$MIC_OUT/$name.log
+
+	cd "$MIC_TREE" || return
+	(
+		enter_group "$group"
+		TEST_NAME=$name exec timeout --kill-after=5 "$limit" \
+			setsid -w "$file"
+	) >"$log" 2>&1 </dev/null
+	status=$?
+	[ "$status" -ne 124 ] && [ "$status" -ne 137 ] ||
+		echo "not done after $limit s" >>"$log"
+	end_group "$group" >>"$log" 2>&1
+}
+
+# The kernel's reports since the test began, into NAME.kmsg.
+scan_since() {
+	local name=$1
+
+	dmesg | sed "1,/mic-test: begin $name\$/d" >/run/mic-kmsg
+	scan_log /run/mic-kmsg >/run/mic-reports || return 0
+	cp /run/mic-kmsg "$MIC_OUT/$name.kmsg"
+}
+
+main() {
+	local state name limit file start status stuck
+
+	mkdir -p "$(dirname "$group")"
+	state=$(devices_state)
+	while read -r -u 4 name limit file; do
+		echo "@begin $name"
+		echo "mic-test: begin $name" >/dev/kmsg
+		start=$SECONDS
+		stuck=''
+		run_one "$name" "$limit" "$file" || stuck=1
+		restore_devices "$state" >>"$MIC_OUT/$name.log" 2>&1 || {
+			echo "the devices cannot be restored" \
+				>>"$MIC_OUT/$name.log"
+			stuck=1
+		}
+		scan_since "$name"
+		[ -z "$stuck" ] || status=stuck
+		echo "@end $name $status $((SECONDS - start))"
+		[ -z "$stuck" ] || exit 3
+	done 4<"$1"
+}
+
+main "$1"

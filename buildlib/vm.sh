@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ---
+# usage: ./run vm [OPTION...] [-- COMMAND...]
+#
+# Boots a virtual machine with this machine's files, loads the modules of
+# this tree, makes mic0 and mic1, runs COMMAND in the tree's folder as root,
+# and returns its exit status. Without a COMMAND: an interactive shell.
+#
+#   --kernel 6.1|6.12|debug   which kernel to boot (6.1)
+#   --mem SIZE                the VM's memory (4G)
+#   --cpus N                  its processors (2)
+#   --timeout SECONDS         end the VM after so long (600; a shell: never)
+#   --out DIR                 the folder that COMMAND can leave results in
+#   --no-modules              load no modules and make no devices
+#   --no-build                use the modules and programs as they are
+#
+# Devices: mic0 on mic-eth0 (10.77.0.1, fd77::1), mic1 on mic-eth1
+# (10.77.0.2, fd77::2); make_rxe of buildlib/guest.sh adds rxe0 on rxe-eth0
+# (10.78.0.1) and rxe1 on rxe-eth1 (10.78.0.2). Each pair of netdevs is a
+# veth pair whose two addresses reach each other over it, not over lo.
+#
+# The host's files are there, but changes to them stay in the VM, except in
+# the folder --out (in the VM: $MIC_OUT). Afterwards the kernel log is
+# read: a warning, an Oops, a lockdep or KASAN report, a hung task, or a
+# module that can't be unloaded is a failure, with exit status 125. A VM
+# that is over its time is ended; its exit status is 124.
+# ---
+set -eu
+
+. "$(dirname "$(readlink -f "$0")")/common.sh"
+# shellcheck source=buildlib/kernel.sh
+. "$TREE/buildlib/kernel.sh"
+# shellcheck source=buildlib/initramfs.sh
+. "$TREE/buildlib/initramfs.sh"
+# shellcheck source=buildlib/qemu.sh
+. "$TREE/buildlib/qemu.sh"
+
+kernel=6.1 mem=4G cpus=2 timeout='' out='' modules=1 build=1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--kernel | --mem | --cpus | --timeout | --out)
+		need_value "$@"
+		declare "${1#--}=$2"
+		shift
+		;;
+	--no-modules) modules='' ;;
+	--no-build) build='' ;;
+	-h | --help)
+		show_help
+		exit 0
+		;;
+	--)
+		shift
+		break
+		;;
+	-*) die "unknown option $1" "see ./run vm --help" ;;
+	*) break ;;
+	esac
+	shift
+done
+kernel_check_name "$kernel"
+if [ $# -eq 0 ] && ! [ -t 0 -a -t 1 ]; then
+	die "an interactive shell needs a terminal" "give a command: ./run vm -- COMMAND"
+fi
+
+need_packages qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 \
+	procps iputils-ping rdma-core ibverbs-utils ibverbs-providers rdmacm-utils perftest
+if [ -n "$build" ] && [ -n "$modules" ]; then
+	"$TREE/buildlib/build.sh" --kernel "$kernel"
+fi
+kernel_select "$kernel"
+prepare_run "$@"
+trap 'end_vm; exit 130' INT
+trap 'end_vm; exit 143' TERM HUP
+trap end_vm EXIT
+start_vm
+wait_vm
+judge_run
