@@ -10,6 +10,7 @@
 # ---
 set -eu
 
+# shellcheck source=buildlib/common.sh
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 # shellcheck source=buildlib/kernel.sh
 . "$TREE/buildlib/kernel.sh"

@@ -188,7 +188,8 @@ end_group() {
 		sleep 0.1
 	done
 	echo "processes that cannot be killed:"
-	find "$1" -name cgroup.procs -exec cat {} + |
-		xargs ps -o pid,stat,wchan:32,args -p
+	# shellcheck disable=SC2038 # What goes through the pipe are pids.
+	find "$1" -name cgroup.procs -exec cat {} \; |
+		xargs -r ps -o pid,stat,wchan:32,args -p
 	return 1
 }

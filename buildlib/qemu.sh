@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The virtual machine of ./run vm: start it, watch it, judge it. The options
-# kernel, mem, cpus, timeout, out and modules are variables of vm.sh.
+# kernel, mem, cpus, timeout, out, verdict and modules are variables of vm.sh.
 # shellcheck disable=SC2154
 
 STATUS_TIMEOUT=124
@@ -175,45 +175,66 @@ end_vm() {
 
 console_tail() {
 	echo "--- the end of its console ($run_dir/console):"
-	tail -n "${1:-60}" "$run_dir/console" | tr -d '\r'
+	tail -n 60 "$run_dir/console" | tr -d '\r'
 	echo "---"
 }
 
 # judge_run: say what was wrong, and exit with the status to give.
 judge_run() {
-	local status failed=''
+	local status faults=()
 
-	if [ ! -e "$run_dir/status" ] && [ -e "$run_dir/setup" ] &&
-		[ "$(cat "$run_dir/setup")" != ok ]; then
-		say "the VM could not be set up: $(cat "$run_dir/setup")"
-		failed=1
-	elif [ -e "$run_dir/timed-out" ]; then
-		say "the VM was ended: not done after $timeout s"
+	judge_end
+	judge_log
+	[ -z "$verdict" ] || echo "${faults[*]}" >"$verdict"
+	status=$(cat "$run_dir/status" 2>/dev/null || echo 0)
+	case " ${faults[*]} " in
+	*" timeout "*) status=$STATUS_TIMEOUT ;;
+	"  ") ;;
+	*) [ "$status" -ne 0 ] || status=$STATUS_REPORT ;;
+	esac
+	exit "$status"
+}
+
+# Did it come up, and did it power off by itself?
+judge_end() {
+	local setup
+
+	setup=$(cat "$run_dir/setup" 2>/dev/null || echo ok)
+	if [ -e "$run_dir/timed-out" ]; then
+		say "the VM was ended by its time limit ($timeout s)"
 		console_tail >&2
-		failed=timeout
+		faults+=(timeout)
 	elif [ ! -e "$run_dir/reports" ]; then
 		say "the VM died before it was done"
 		cat "$run_dir/qemu" >&2
 		console_tail >&2
-		failed=1
+		faults+=(died)
 	fi
+	if [ "$setup" != ok ]; then
+		say "the VM could not be set up: $setup"
+		tail -n 20 "$run_dir/dmesg" >&2 || true
+		faults+=(setup)
+	fi
+}
+
+# What the kernel and the modules left behind.
+judge_log() {
+	local unload
+
+	unload=$(cat "$run_dir/unload" 2>/dev/null || echo ok)
 	if [ -s "$run_dir/reports" ]; then
 		say "the kernel log has reports ($run_dir/dmesg):"
 		grep -n -A 12 -F -f "$run_dir/reports" "$run_dir/dmesg" |
 			head -n 80 >&2
-		failed=${failed:-1}
+		faults+=(reports)
 	fi
 	if [ -s "$run_dir/kmemleak" ]; then
-		say "leaked memory:"
+		say "memory leaks ($run_dir/kmemleak):"
 		head -n 60 "$run_dir/kmemleak" >&2
-		failed=${failed:-1}
+		faults+=(leak)
 	fi
-	if [ -e "$run_dir/unload" ] && [ "$(cat "$run_dir/unload")" != ok ]; then
-		say "the modules cannot be unloaded: $(cat "$run_dir/unload")"
-		failed=${failed:-1}
+	if [ "$unload" != ok ]; then
+		say "the modules cannot be unloaded: $unload"
+		faults+=(unload)
 	fi
-	status=$(cat "$run_dir/status" 2>/dev/null || echo 0)
-	[ "$failed" != timeout ] || exit $STATUS_TIMEOUT
-	[ "$status" -ne 0 ] || [ -z "$failed" ] || status=$STATUS_REPORT
-	exit "$status"
 }

@@ -12,6 +12,7 @@
 #   --cpus N                  its processors (2)
 #   --timeout SECONDS         end the VM after so long (600; a shell: never)
 #   --out DIR                 the folder that COMMAND can leave results in
+#   --verdict FILE            where to put what was wrong, in words for a script
 #   --no-modules              load no modules and make no devices
 #   --no-build                use the modules and programs as they are
 #
@@ -28,6 +29,7 @@
 # ---
 set -eu
 
+# shellcheck source=buildlib/common.sh
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 # shellcheck source=buildlib/kernel.sh
 . "$TREE/buildlib/kernel.sh"
@@ -36,10 +38,10 @@ set -eu
 # shellcheck source=buildlib/qemu.sh
 . "$TREE/buildlib/qemu.sh"
 
-kernel=6.1 mem=4G cpus=2 timeout='' out='' modules=1 build=1
+kernel=6.1 mem=4G cpus=2 timeout='' out='' verdict='' modules=1 build=1
 while [ $# -gt 0 ]; do
 	case $1 in
-	--kernel | --mem | --cpus | --timeout | --out)
+	--kernel | --mem | --cpus | --timeout | --out | --verdict)
 		need_value "$@"
 		declare "${1#--}=$2"
 		shift
@@ -60,7 +62,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 kernel_check_name "$kernel"
-if [ $# -eq 0 ] && ! [ -t 0 -a -t 1 ]; then
+if [ $# -eq 0 ] && { [ ! -t 0 ] || [ ! -t 1 ]; }; then
 	die "an interactive shell needs a terminal" "give a command: ./run vm -- COMMAND"
 fi
 

@@ -22,8 +22,7 @@ run_one() {
 	cd "$MIC_TREE" || return
 	(
 		enter_group "$group"
-		TEST_NAME=$name exec timeout --kill-after=5 "$limit" \
-			setsid -w "$file"
+		TEST_NAME=$name exec timeout --kill-after=5 "$limit" "$file"
 	) >"$log" 2>&1 </dev/null
 	status=$?
 	[ "$status" -ne 124 ] && [ "$status" -ne 137 ] ||

@@ -1,0 +1,123 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# Judging one test by what it printed (TAP) and how it ended; counting.
+
+passed=0 failed=0 skipped=0
+
+# load_expected_skips FILE: lines "TEST/CASE  REASON", with glob patterns.
+load_expected_skips() {
+	expected_skips=()
+	[ -e "$1" ] || return 0
+	mapfile -t expected_skips < <(
+		sed -E '/^[[:space:]]*(#|$)/d; s/(\t| {2,}).*$//' "$1"
+	)
+}
+
+is_expected_skip() {
+	local pattern
+
+	for pattern in "${expected_skips[@]}"; do
+		# shellcheck disable=SC2053 # It is meant as a pattern.
+		[[ $1 != $pattern ]] || return 0
+	done
+	return 1
+}
+
+# judge_test NAME STATUS SECONDS LOG: one line of progress, and more on
+# what failed or was skipped. STATUS is the test's exit status, or a word.
+judge_test() {
+	local name=$1 status=$2 seconds=$3 log=$4
+	local passes=0 bad=() skips=() plan='' cases=0 problems=()
+
+	parse_tap "$log"
+	[ -z "$plan" ] || [ "$plan" -eq "$cases" ] ||
+		problems+=("it planned $plan cases and reported $cases")
+	[ ! -e "${log%.log}.kmsg" ] ||
+		problems+=("the kernel reported something: ${log%.log}.kmsg")
+	case $status in
+	0) [ "$cases" -gt 0 ] || [ -n "$plan" ] || passes=1 ;;
+	77) [ "$cases" -gt 0 ] || skips+=("|$(tail -n 1 "$log")") ;;
+	124 | 137) problems+=("it was ended: over its time limit") ;;
+	stuck) problems+=("it left the VM unusable") ;;
+	died) problems+=("the VM died or hung") ;;
+	*) [ ${#bad[@]} -gt 0 ] || problems+=("its exit status is $status") ;;
+	esac
+	judge_skips
+	report_test
+}
+
+# parse_tap LOG: fills passes, bad, skips, plan and cases of judge_test.
+parse_tap() {
+	local line
+	local case='^(not )?ok( +[0-9]+)?( +-)? *(.*)$'
+	local skip='^(.*)#[[:space:]]*[Ss][Kk][Ii][Pp][A-Za-z]*[[:space:]]*(.*)$'
+
+	while IFS= read -r line; do
+		line=${line%$'\r'}
+		if [[ $line =~ ^1\.\.([0-9]+) ]]; then
+			plan=${BASH_REMATCH[1]}
+			[ "$plan" -ne 0 ] || skips+=("|${line#*[Ss][Kk][Ii][Pp]}")
+		elif [[ $line == "Bail out!"* ]]; then
+			bad+=("$line")
+		elif [[ $line =~ $case ]]; then
+			cases=$((cases + 1))
+			if [[ $line == not* ]]; then
+				bad+=("$line")
+			elif [[ ${BASH_REMATCH[4]} =~ $skip ]]; then
+				skips+=("${BASH_REMATCH[1]}|${BASH_REMATCH[2]}")
+			else
+				passes=$((passes + 1))
+			fi
+		fi
+	done < <(grep -a -E '^(not )?ok|^1\.\.|^Bail out!' "$log")
+}
+
+# A skip that nobody expected is a failure.
+judge_skips() {
+	local entry full reason good=()
+
+	for entry in "${skips[@]}"; do
+		full=$name
+		reason=${entry##*|}
+		entry=${entry%|*}
+		entry=${entry%"${entry##*[![:space:]]}"}
+		[ -z "$entry" ] || full=$name/$entry
+		if is_expected_skip "$full"; then
+			good+=("skip $full: $reason")
+		else
+			problems+=("unexpected skip of $full: $reason")
+		fi
+	done
+	skips=("${good[@]}")
+}
+
+report_test() {
+	local failures=$((${#bad[@]} + ${#problems[@]})) verdict=ok
+
+	passed=$((passed + passes))
+	failed=$((failed + failures))
+	skipped=$((skipped + ${#skips[@]}))
+	[ "$failures" -eq 0 ] || verdict=FAIL
+	printf '%-4s %s: %d passed, %d failed, %d skipped (%s s)\n' \
+		"$verdict" "$name" "$passes" "$failures" "${#skips[@]}" "$seconds"
+	[ ${#skips[@]} -eq 0 ] || printf '     %s\n' "${skips[@]}"
+	[ "$failures" -gt 0 ] || return 0
+	[ ${#bad[@]} -eq 0 ] || printf '     %s\n' "${bad[@]}"
+	[ ${#problems[@]} -eq 0 ] || printf '     %s\n' "${problems[@]}"
+	echo "     the end of $log:"
+	tail -n 25 "$log" | sed 's/^/     | /'
+	[ ! -e "${log%.log}.kmsg" ] || show_kmsg "${log%.log}.kmsg"
+}
+
+show_kmsg() {
+	echo "     from the kernel log:"
+	scan_log "$1" >"$1.reports"
+	grep -A 15 -F -f "$1.reports" "$1" | head -n 50 | sed 's/^/     | /'
+	rm -f "$1.reports"
+}
+
+# judge_rig NAME PROBLEM: a failure that belongs to no test.
+judge_rig() {
+	failed=$((failed + 1))
+	printf 'FAIL %s: %s\n' "$1" "$2"
+}

@@ -1,0 +1,248 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ---
+# usage: ./run test [full] [--kernel 6.1|6.12|debug] [NAME...]
+#
+# Builds everything, runs the tests in a virtual machine, and ends with
+# "N passed, N failed, N skipped"; the exit status is 0 only if nothing
+# failed. Without an argument: the default set; with full: all; with NAMEs
+# (patterns): those. --list only lists them.
+#
+# A test is an executable tests/NAME.test, pyverbs-tests/NAME.test or
+# buildlib/tests/NAME.test with comment lines at its top:
+#   # about: what it tests
+#   # set: default, or full
+#   # timeout: SECONDS, multiplied by 4 on the debug kernel
+#   # vm: options for ./run vm, or "none" for a test that runs on the host
+#   # packages: Debian packages that it needs
+# It runs in the tree's folder and prints TAP ("ok 1 - name",
+# "not ok 2 - name", "ok 3 - name # SKIP reason"), or nothing of the kind and
+# is judged by its exit status (0 passed, 77 skipped: its last line says
+# why). In the VM it has $MIC_TREE, $MIC_OUT, $MIC_KERNEL and $TEST_NAME, and
+# . "$MIC_TREE/buildlib/guest.sh" for helpers. What it starts is killed
+# afterwards, and mic0 and mic1 are made again if it changed them.
+#
+# A skip is a failure unless tests/expected-skips has it: lines
+# "TEST/CASE  REASON" with patterns. Logs: build/test-logs/NAME.log
+# ---
+set -eu
+
+# shellcheck source=buildlib/common.sh
+. "$(dirname "$(readlink -f "$0")")/common.sh"
+# shellcheck source=buildlib/logscan.sh
+. "$TREE/buildlib/logscan.sh"
+# shellcheck source=buildlib/tap.sh
+. "$TREE/buildlib/tap.sh"
+
+LOGS=$BUILD/test-logs
+set=default kernel='' list='' patterns=()
+test_dirs=${MIC_TEST_DIRS:-$TREE/tests $TREE/pyverbs-tests $TREE/buildlib/tests}
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	full) set=full ;;
+	--kernel)
+		need_value "$@"
+		kernel=$2
+		shift
+		;;
+	--list) list=1 ;;
+	-h | --help)
+		show_help
+		exit 0
+		;;
+	-*) die "unknown option $1" "see ./run test --help" ;;
+	*) patterns+=("$1") ;;
+	esac
+	shift
+done
+
+declare -A file_of limit_of vm_of
+names=()
+
+# header FILE KEY DEFAULT: a comment line's value.
+header() {
+	local value
+
+	value=$(sed -n "1,40s/^# $2: *//p;40q" "$1" | head -n 1)
+	echo "${value:-$3}"
+}
+
+is_wanted() {
+	local pattern
+
+	for pattern in "${patterns[@]}"; do
+		# shellcheck disable=SC2053 # It is meant as a pattern.
+		[[ $1 != $pattern ]] || return 0
+	done
+	[ ${#patterns[@]} -eq 0 ] || return 1
+	[ "$set" = full ] || [ "$(header "$2" set default)" = default ]
+}
+
+collect_tests() {
+	local dir file name packages=()
+
+	for dir in $test_dirs; do
+		for file in "$dir"/*.test; do
+			name=$(basename "$file" .test)
+			[ -x "$file" ] || continue
+			is_wanted "$name" "$file" || continue
+			names+=("$name")
+			file_of[$name]=$file
+			limit_of[$name]=$(header "$file" timeout 60)
+			vm_of[$name]=$(header "$file" vm '')
+			read -r -a words <<<"$(header "$file" packages '')"
+			packages+=("${words[@]}")
+		done
+	done
+	[ ${#names[@]} -gt 0 ] || [ ${#patterns[@]} -eq 0 ] ||
+		die "no test is called ${patterns[*]}" "see ./run test --list full"
+	[ -n "$list" ] || [ ${#packages[@]} -eq 0 ] ||
+		need_packages "${packages[@]}"
+}
+
+list_tests() {
+	local name
+
+	for name in "${names[@]}"; do
+		printf '%-24s %s\n' "$name" "$(header "${file_of[$name]}" about '')"
+	done
+}
+
+run_host_test() {
+	local name=$1 start=$SECONDS status=0 log=$LOGS/$1.log
+
+	timeout --kill-after=30 "${limit_of[$name]}" "${file_of[$name]}" \
+		>"$log" 2>&1 </dev/null || status=$?
+	judge_test "$name" "$status" $((SECONDS - start)) "$log"
+}
+
+# group_kernel OPTION...: which kernel a VM's options ask for.
+group_kernel() {
+	local result=6.1
+
+	while [ $# -gt 0 ]; do
+		[ "$1" != --kernel ] || result=$2
+		shift
+	done
+	echo "$result"
+}
+
+# run_vm_tests OPTIONS NAME...: until all have run, in one VM if it lives.
+run_vm_tests() {
+	local options=$1 todo kernel_name
+
+	shift
+	todo=("$@")
+	read -r -a options <<<"$options ${kernel:+--kernel $kernel}"
+	kernel_name=$(group_kernel "${options[@]}")
+	"$TREE/buildlib/build.sh" --kernel "$kernel_name"
+	while [ ${#todo[@]} -gt 0 ]; do
+		run_one_vm
+	done
+}
+
+# One VM: runs what is in todo, and leaves there what it did not get to.
+run_one_vm() {
+	local word name status seconds current='' limit=300 fd vm_status=0
+	local ran=0 plan=$LOGS/vm-$$.plan log=$LOGS/vm-$$.log
+	local verdict=$LOGS/vm-$$.verdict
+
+	for name in "${todo[@]}"; do
+		limit=$((limit + limit_of[$name] + 30))
+		echo "$name ${limit_of[$name]} ${file_of[$name]}"
+	done >"$plan"
+	[ "$kernel_name" != debug ] || limit=$((limit * 4))
+	exec {fd}< <(exec "$TREE/buildlib/vm.sh" --no-build "${options[@]}" \
+		--timeout "$limit" --out "$LOGS" --verdict "$verdict" -- \
+		"$TREE/buildlib/guest/runner.sh" "$plan" 2>"$log")
+	vm_pid=$!
+	while read -r -u "$fd" word name status seconds; do
+		case $word in
+		@begin)
+			current=$name
+			;;
+		@end)
+			judge_test "$name" "$status" "$seconds" "$LOGS/$name.log"
+			todo=("${todo[@]:1}")
+			current=''
+			ran=1
+			;;
+		*) echo "$word $name $status $seconds" ;;
+		esac
+	done
+	wait "$vm_pid" || vm_status=$?
+	vm_pid=''
+	exec {fd}<&-
+	judge_vm
+}
+
+# After a VM's end: was it as it should be?
+judge_vm() {
+	local faults
+
+	faults=$(cat "$verdict" 2>/dev/null || echo "died")
+	if [ -n "$current" ]; then
+		judge_test "$current" died - "$LOGS/$current.log"
+		todo=("${todo[@]:1}")
+		faults+=" died"
+	elif [ "$ran" -eq 0 ]; then
+		for name in "${todo[@]}"; do
+			judge_rig "$name" "not run: the VM did not come up"
+		done
+		todo=()
+	fi
+	# A report in a test's time is that test's failure already.
+	if [ "$faults" = reports ] && has_kmsg; then
+		faults=''
+	fi
+	if [ -n "$faults" ] && [ -z "$current" ] && [ "$vm_status" -ne 3 ]; then
+		judge_rig "the VM" "$faults"
+	fi
+	[ -z "$faults" ] || sed 's/^/     | /' "$log"
+	rm -f "$verdict" "$plan"
+}
+
+has_kmsg() {
+	local name
+
+	while read -r name _; do
+		[ ! -e "$LOGS/$name.kmsg" ] || return 0
+	done <"$plan"
+	return 1
+}
+
+vm_pid=''
+trap '[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+collect_tests
+if [ -n "$list" ]; then
+	list_tests
+	exit 0
+fi
+load_expected_skips "${MIC_EXPECTED_SKIPS:-$TREE/tests/expected-skips}"
+mkdir -p "$LOGS"
+declare -A seen
+groups=()
+for name in "${names[@]}"; do
+	rm -f "$LOGS/$name".{log,kmsg}
+	[[ -n ${seen[${vm_of[$name]}.]:-} ]] || groups+=("${vm_of[$name]}")
+	seen[${vm_of[$name]}.]=1
+done
+for group in "${groups[@]}"; do
+	members=()
+	for name in "${names[@]}"; do
+		[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
+	done
+	if [ "$group" = none ]; then
+		for name in "${members[@]}"; do
+			run_host_test "$name"
+		done
+	else
+		run_vm_tests "$group" "${members[@]}"
+	fi
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
