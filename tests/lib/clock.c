@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "clock.h"
+
+enum { PATIENCE_MS = 30000 };
+
+uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ULL + now.tv_nsec / 1000000;
+}
+
+static unsigned int patience_ms(void)
+{
+	static unsigned int patience;
+	const char *slow;
+
+	if (!patience) {
+		slow = getenv("MIC_SLOW");
+		patience = PATIENCE_MS * (slow && atoi(slow) > 0 ? atoi(slow) : 1);
+	}
+	return patience;
+}
+
+uint64_t deadline(void)
+{
+	return now_ms() + patience_ms();
+}
+
+void sleep_ms(unsigned int ms)
+{
+	struct timespec time = { ms / 1000, (ms % 1000) * 1000000L };
+
+	while (nanosleep(&time, &time) && errno == EINTR)
+		;
+}
+
+void relax(unsigned int round)
+{
+	static const struct timespec nap = { 0, 200000 };
+
+	if (round < 32)
+		return;
+	if (round < 2000)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+bool readable_within(int fd, int ms)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	return poll(&pollfd, 1, ms) == 1 && (pollfd.revents & POLLIN);
+}
+
+bool becomes_readable(int fd)
+{
+	return readable_within(fd, patience_ms());
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Deadlines that tell a hang from a slow machine, and waiting without one.
+ */
+#ifndef TESTS_CLOCK_H
+#define TESTS_CLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+uint64_t now_ms(void);
+
+/* When something that has to happen has not happened: a long way off. */
+uint64_t deadline(void);
+
+/* Let others run; @round counts the calls since something happened. */
+void relax(unsigned int round);
+
+void sleep_ms(unsigned int ms);
+
+/* Wait until @fd is readable, at most @ms. */
+bool readable_within(int fd, int ms);
+
+/* Wait until @fd is readable, until the deadline. */
+bool becomes_readable(int fd);
+
+#endif /* TESTS_CLOCK_H */

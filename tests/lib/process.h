@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A second process and messages to and from it.
+ */
+#ifndef TESTS_PROCESS_H
+#define TESTS_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct process {
+	pid_t pid;
+	int socket;
+};
+
+/*
+ * Fork: the child runs main(socket, argument) and exits with what it returns.
+ * Fork before opening devices.
+ */
+void process_start(struct process *process, int (*main)(int, void *),
+		   void *argument);
+
+/* Close the socket, which ends the child, and take its exit status. */
+bool process_end(struct process *process);
+
+/* Whole messages; false when the other side is gone or silent too long. */
+bool message_send(int socket, const void *data, size_t length);
+bool message_receive(int socket, void *data, size_t length);
+
+#endif /* TESTS_PROCESS_H */
