@@ -3,7 +3,74 @@
 # The debug kernel, built once from the distribution's linux-source with
 # buildlib/debug.config, and kept in the cache under a key of both.
 
+DEBUG_CONFIG=$TREE/buildlib/debug.config
+
+debug_kernel_key() {
+	{
+		cat "$DEBUG_CONFIG"
+		dpkg-query -W -f '${Version}' linux-source-6.1
+	} | sha256sum | cut -c1-12
+}
+
+# Every option of the fragment must have survived the dependencies.
+verify_debug_config() {
+	local missing
+
+	missing=$(grep '^CONFIG_' "$DEBUG_CONFIG" | grep -v -x -F -f "$1" || true)
+	[ -z "$missing" ] || {
+		echo "options that the configuration did not accept:"
+		echo "$missing"
+		return 1
+	}
+}
+
+configure_debug_kernel() {
+	make -C "$1" KCONFIG_ALLCONFIG="$DEBUG_CONFIG" allnoconfig &&
+		verify_debug_config "$1/.config"
+}
+
+# What is not needed to boot it and to build modules against it goes.
+install_debug_kernel() {
+	local src=$1/src
+
+	make -C "$src" INSTALL_MOD_PATH="$1/root" modules_install &&
+		cp "$src/arch/x86/boot/bzImage" "$1/bzImage" &&
+		cp "$src/include/config/kernel.release" "$1/release" &&
+		find "$src" \( -name '*.o' -o -name '*.a' \) \
+			-not -path "$src/tools/*" -not -path "$src/scripts/*" \
+			-delete &&
+		rm -f "$src"/vmlinux.* && touch "$1/complete"
+}
+
+build_debug_kernel() {
+	local dir=$1 unpacked=linux-source-6.1
+
+	mkdir -p "$dir"
+	exec 8>"$dir/lock"
+	flock 8
+	[ ! -e "$dir/complete" ] || return 0
+	if [ ! -e "$dir/src" ]; then
+		step "unpacking $unpacked" \
+			tar -C "$dir" -xf /usr/src/$unpacked.tar.xz
+		mv "$dir/$unpacked" "$dir/src"
+	fi
+	step "configuring the debug kernel" configure_debug_kernel "$dir/src"
+	say "building the debug kernel, once; this takes about ten minutes"
+	step "debug kernel" make -C "$dir/src" -j "$(nproc)" bzImage modules
+	step "debug kernel: clearing up" install_debug_kernel "$dir"
+	exec 8>&-
+}
+
 # shellcheck disable=SC2034 # The results are for the caller.
 kernel_select_debug() {
-	die "not yet"
+	local dir
+
+	need_packages linux-source-6.1 build-essential bc bison flex \
+		libelf-dev libssl-dev rsync xz-utils
+	dir=$CACHE/kernel-debug-$(debug_kernel_key)
+	[ -e "$dir/complete" ] || build_debug_kernel "$dir"
+	KREL=$(cat "$dir/release")
+	KIMAGE=$dir/bzImage
+	KROOT=$dir/root
+	KDIR=$dir/src
 }
