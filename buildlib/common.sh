@@ -4,7 +4,6 @@
 
 TREE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$TREE/build
-# shellcheck disable=SC2034
 CACHE=${MIC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mic}
 VERB=$(basename "$0" .sh)
 export LC_ALL=C.UTF-8

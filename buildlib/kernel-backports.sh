@@ -69,7 +69,6 @@ unpack_backports() {
 		rm -rf "$BACKPORTS_DIR/deb"
 }
 
-# shellcheck disable=SC2034 # The results are for the caller.
 kernel_select_backports() {
 	KREL=$(cat "$BACKPORTS_DIR/release" 2>/dev/null || true)
 	if [ -z "$KREL" ] || [ ! -e "/usr/src/linux-headers-$KREL/Makefile" ]; then

@@ -61,7 +61,6 @@ build_debug_kernel() {
 	exec 8>&-
 }
 
-# shellcheck disable=SC2034 # The results are for the caller.
 kernel_select_debug() {
 	local dir
 

@@ -20,7 +20,6 @@ kernel_check_name() {
 	esac
 }
 
-# shellcheck disable=SC2034 # The results are for the caller.
 kernel_select() {
 	kernel_check_name "$1"
 	need_packages build-essential kmod
@@ -44,7 +43,6 @@ find_stock_kernel() {
 	done | sort -V | tail -n 1
 }
 
-# shellcheck disable=SC2034
 kernel_select_stock() {
 	need_packages linux-image-amd64 linux-headers-amd64
 	KREL=$(find_stock_kernel)

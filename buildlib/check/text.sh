@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# The checks of ./run check that only read text.
+
+# tree_files PATTERN...: what is or would be in git.
+tree_files() {
+	git ls-files -c -o --exclude-standard --deduplicate -- "$@" |
+		while IFS= read -r file; do
+			[ ! -f "$file" ] || echo "$file"
+		done
+}
+
+shell_files() {
+	tree_files | while IFS= read -r file; do
+		case $(head -c 40 "$file" | head -n 1 | tr -d '\0') in
+		'#!/bin/bash'* | '#!/bin/sh'* | '#!/bin/busybox sh'* | \
+			'# shellcheck shell='*) echo "$file" ;;
+		esac
+	done
+}
+
+source_files() {
+	tree_files '*.c' '*.h' '*.py' '*.cmake' '*.map' '*.config' \
+		'*Kbuild' '*Makefile' '*CMakeLists.txt'
+	shell_files
+}
+
+check_spdx() {
+	local file status=0
+
+	while IFS= read -r file; do
+		head -n 5 "$file" | grep -q 'SPDX-License-Identifier: ' && continue
+		echo "$file: no SPDX-License-Identifier in its first five lines"
+		status=1
+	done < <(source_files | sort -u)
+	return $status
+}
+
+# Written so that this file does not find itself.
+check_paths() {
+	local found
+
+	found=$(tree_files | tr '\n' '\0' | xargs -0 grep -I -n -E \
+		-e '/wor[k]/' -e '\.\./share[d]' -e '/hom[e]/[a-z]' || true)
+	[ -z "$found" ] || {
+		echo "$found"
+		echo "these lines mention a place that only one machine has"
+		return 1
+	}
+}
+
+check_bash() {
+	shell_files | tr '\n' '\0' | xargs -0 -r shellcheck -x -S info
+}
+
+check_python() {
+	tree_files '*.py' | while IFS= read -r file; do
+		python3 -c 'import ast, sys
+ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file" || return
+	done
+}

@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# The checks of ./run check on user-space code.
+
+user_sources() {
+	tree_files '*.c' '*.h' | grep -v '^kernel/' |
+		grep -v '^buildlib/tests/'
+}
+
+check_format() {
+	local files
+
+	mapfile -t files < <(user_sources)
+	[ ${#files[@]} -gt 0 ] || return 0
+	if [ -n "$fix" ]; then
+		clang-format -i "${files[@]}"
+	elif ! clang-format --dry-run -Werror "${files[@]}"; then
+		echo "to format them: ./run check --fix format"
+		return 1
+	fi
+}
+
+# compile_user COMPILER: all of it anew, in a build folder of its own.
+compile_user() {
+	local dir=$BUILD/check-$1
+
+	cmake -G Ninja -S "$TREE" -B "$dir" -DCMAKE_C_COMPILER="$1" \
+		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+		-DCMAKE_C_FLAGS="-Wall -Wextra -Wshadow -Werror" \
+		>"$dir.log" 2>&1 || {
+		cat "$dir.log"
+		return 1
+	}
+	ninja -C "$dir"
+}
+
+check_gcc() {
+	compile_user gcc
+}
+
+check_clang() {
+	compile_user clang
+}
+
+# Off: what needs the whole program, which a library isn't, and the
+# suggestion to make every pointer const.
+check_cppcheck() {
+	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 \
+		--enable=warning,portability,performance -j "$(nproc)" \
+		--suppress=missingInclude --suppress=missingIncludeSystem \
+		--suppress=normalCheckLevelMaxBranches \
+		--project="$BUILD/check-clang/compile_commands.json"
+}
+
+# Off: findings that ask for C11's Annex K, which libc doesn't have; swapped
+# parameters of one type, which C has everywhere.
+TIDY_CHECKS='-*,clang-analyzer-*,bugprone-*'
+TIDY_CHECKS+=',-clang-analyzer-security.insecureAPI.*'
+TIDY_CHECKS+=,-bugprone-easily-swappable-parameters
+TIDY_CHECKS+=,-bugprone-reserved-identifier
+TIDY_CHECKS+=,-bugprone-narrowing-conversions
+
+check_clang_tidy() {
+	local files
+
+	mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",*$/\1/p' \
+		"$BUILD/check-clang/compile_commands.json")
+	printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 4 clang-tidy \
+		--quiet --warnings-as-errors='*' --checks="$TIDY_CHECKS" \
+		-p "$BUILD/check-clang"
+}
