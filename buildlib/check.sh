@@ -17,7 +17,7 @@
 #   cppcheck, clang-tidy: what they find in user-space code
 # All of them run, whatever fails.
 # ---
-set -eu
+set -eu -o pipefail
 
 # shellcheck source=buildlib/common.sh
 . "$(dirname "$(readlink -f "$0")")/common.sh"

@@ -36,15 +36,15 @@ need_kernel_tools() {
 		touch "$KERNEL_TOOLS/complete"
 }
 
-# run_checkpatch IGNORE FILE...
+# run_checkpatch IGNORE FILE...: it leaves a file where it runs, so not here.
 run_checkpatch() {
 	local ignore=$1
 
 	shift
 	[ $# -gt 0 ] || return 0
-	perl "$KERNEL_TOOLS/checkpatch.pl" --no-tree --strict --terse \
+	(cd "$KERNEL_TOOLS" && perl checkpatch.pl --no-tree --strict --terse \
 		--show-types --no-summary --max-line-length=100 \
-		--ignore "$ignore" -f "$@"
+		--ignore "$ignore" -f "${@/#/$TREE/}") | sed "s|^$TREE/||"
 }
 
 check_checkpatch() {
