@@ -162,11 +162,6 @@ struct verbs_cq {
 	};
 };
 
-struct verbs_dm {
-	struct ibv_dm dm;
-	uint32_t handle;
-};
-
 /*
  * The operations of a provider, one pointer each, in alphabetical order.
  * Those libmic does not offer have no type here: they only take their place.
@@ -477,8 +472,7 @@ PABI_ASSERT(sizeof(struct verbs_mr) == 56);
 PABI_ASSERT(sizeof(struct verbs_qp) == 368);
 PABI_ASSERT(offsetof(struct verbs_qp, comp_mask) == 352);
 PABI_ASSERT(sizeof(struct verbs_cq) == 288);
-PABI_ASSERT(sizeof(struct verbs_dm) == 40);
-PABI_ASSERT(sizeof(struct ibv_create_cq) == 8 + 40);
+PABI_ASSERT(sizeof(struct ibv_create_cq) == 8 + 32);
 PABI_ASSERT(sizeof(struct ibv_create_cq_ex) == 24 + 32);
 PABI_ASSERT(sizeof(struct ibv_create_qp) == 8 + 56);
 PABI_ASSERT(sizeof(struct ibv_create_xsrq) == 8 + 48);

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completion queues. Polling and arming are loads and stores on shared memory;
+ * the kernel is only called to create, resize, modify and destroy.
+ */
+#include <stdlib.h>
+
+#include "mic.h"
+
+/* Our own opcode of an element that must not be returned any more. */
+#define MIC_WC_FORGOTTEN 0xff
+
+struct create_cq_resp {
+	struct ib_uverbs_ex_create_cq_resp base;
+	struct mic_create_cq_resp mic;
+};
+static_assert(sizeof(struct create_cq_resp) ==
+		      sizeof(struct ib_uverbs_ex_create_cq_resp) +
+			      sizeof(struct mic_create_cq_resp),
+	      "the driver's part follows directly");
+
+struct resize_cq_resp {
+	struct ib_uverbs_resize_cq_resp base;
+	struct mic_resize_cq_resp mic;
+};
+static_assert(sizeof(struct resize_cq_resp) ==
+		      sizeof(struct ib_uverbs_resize_cq_resp) +
+			      sizeof(struct mic_resize_cq_resp),
+	      "the driver's part follows directly");
+
+static_assert((int)MIC_WC_SEND == (int)IBV_WC_SEND &&
+		      (int)MIC_WC_RDMA_WRITE == (int)IBV_WC_RDMA_WRITE &&
+		      (int)MIC_WC_RDMA_READ == (int)IBV_WC_RDMA_READ &&
+		      (int)MIC_WC_COMP_SWAP == (int)IBV_WC_COMP_SWAP &&
+		      (int)MIC_WC_FETCH_ADD == (int)IBV_WC_FETCH_ADD &&
+		      (int)MIC_WC_BIND_MW == (int)IBV_WC_BIND_MW &&
+		      (int)MIC_WC_LOCAL_INV == (int)IBV_WC_LOCAL_INV &&
+		      (int)MIC_WC_ATOMIC_WRITE == (int)IBV_WC_ATOMIC_WRITE &&
+		      (int)MIC_WC_RECV == (int)IBV_WC_RECV &&
+		      (int)MIC_WC_RECV_RDMA_WITH_IMM ==
+			      (int)IBV_WC_RECV_RDMA_WITH_IMM,
+	      "opcodes need no translation");
+static_assert((int)MIC_WC_GRH == (int)IBV_WC_GRH &&
+		      (int)MIC_WC_WITH_IMM == (int)IBV_WC_WITH_IMM &&
+		      MIC_WC_WITH_INV << 1 == (int)IBV_WC_WITH_INV,
+	      "mic_wc_flags() translates flags by shifting");
+static_assert(sizeof(struct mic_cqe) == 64, "one cache line per element");
+
+static bool one_thread(const struct ibv_cq_init_attr_ex *attr)
+{
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+		return true;
+	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	       mic_pd_one_thread(attr->parent_domain);
+}
+
+/* Create the kernel's part and map it. Returns 0 or an errno value. */
+static int init_cq(struct mic_cq *cq, struct ibv_context *context,
+		   struct ibv_cq_init_attr_ex *attr)
+{
+	struct create_cq_resp resp = {};
+	struct ibv_create_cq_ex cmd = {};
+	int ret;
+
+	mic_lock_init(&cq->lock, one_thread(attr));
+	ret = ibv_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
+				   &resp.base, sizeof(resp), 0);
+	if (ret)
+		return ret;
+	ret = mic_map_queue(&cq->ring.map, to_mctx(context)->doorbell_fd,
+			    &resp.mic.map);
+	if (ret) {
+		ibv_cmd_destroy_cq(&cq->vcq.cq);
+		return ret;
+	}
+	mic_cq_ring_init(&cq->ring, &resp.mic.ring);
+	return 0;
+}
+
+static struct mic_cq *new_cq(struct ibv_context *context,
+			     struct ibv_cq_init_attr_ex *attr)
+{
+	struct mic_cq *cq;
+	int ret;
+
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return NULL;
+	ret = init_cq(cq, context, attr);
+	if (ret) {
+		free(cq);
+		errno = ret;
+		return NULL;
+	}
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		cq->parent = mic_parent_get(attr->parent_domain);
+	return cq;
+}
+
+struct ibv_cq *mic_create_cq(struct ibv_context *context, int cqe,
+			     struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe,
+		.channel = channel,
+		.comp_vector = comp_vector,
+	};
+	struct mic_cq *cq;
+
+	if (cqe <= 0) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = new_cq(context, &attr);
+	return cq ? &cq->vcq.cq : NULL;
+}
+
+struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
+				   struct ibv_cq_init_attr_ex *attr)
+{
+	const uint64_t known = IBV_WC_STANDARD_FLAGS |
+			       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+			       IBV_WC_EX_WITH_CVLAN;
+	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	struct mic_cq *cq;
+
+	if ((attr->wc_flags & ~known) ||
+	    ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	     (attr->flags & ~flags))) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	cq = new_cq(context, attr);
+	if (!cq)
+		return NULL;
+	mic_cq_set_ex_ops(&cq->vcq.cq_ex, attr->wc_flags);
+	return &cq->vcq.cq_ex;
+}
+
+/*
+ * The kernel moves the elements that were not polled and the request for an
+ * event to the new queue, and says in its control block where to go on.
+ */
+static int replace_ring(struct mic_cq *cq, const struct mic_resize_cq_resp *resp)
+{
+	struct mic_cq_ring ring;
+	int ret;
+
+	ret = mic_map_queue(&ring.map, to_mctx(cq->vcq.cq.context)->doorbell_fd,
+			    &resp->map);
+	if (ret)
+		return ret;
+	mic_cq_ring_init(&ring, &resp->ring);
+	ring.consumer = mic_load_acquire(&ring.ctl->consumer);
+	mic_unmap_queue(&cq->ring.map);
+	cq->ring = ring;
+	return 0;
+}
+
+int mic_resize_cq(struct ibv_cq *ibcq, int cqe)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+	struct resize_cq_resp resp = {};
+	struct ibv_resize_cq cmd = {};
+	int ret;
+
+	if (cqe <= 0)
+		return EINVAL;
+	mic_lock(&cq->lock);
+	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), &resp.base,
+				sizeof(resp));
+	if (!ret)
+		ret = replace_ring(cq, &resp.mic);
+	mic_unlock(&cq->lock);
+	return ret;
+}
+
+int mic_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+	struct ibv_modify_cq cmd = {};
+
+	return ibv_cmd_modify_cq(cq, attr, &cmd, sizeof(cmd));
+}
+
+int mic_destroy_cq(struct ibv_cq *ibcq)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+	int ret;
+
+	ret = ibv_cmd_destroy_cq(ibcq);
+	if (ret)
+		return ret;
+	mic_unmap_queue(&cq->ring.map);
+	mic_parent_put(cq->parent);
+	free(cq);
+	return 0;
+}
+
+unsigned int mic_wc_flags(const struct mic_cqe *cqe)
+{
+	unsigned int flags = cqe->wc_flags;
+
+	return (flags & (MIC_WC_GRH | MIC_WC_WITH_IMM)) |
+	       (flags & MIC_WC_WITH_INV) << 1;
+}
+
+/* Take the next element, or NULL. The caller holds the lock and publishes. */
+struct mic_cqe *mic_cq_next(struct mic_cq *cq)
+{
+	struct mic_cqe *cqe;
+
+	do {
+		cqe = mic_cq_peek(&cq->ring, cq->ring.consumer);
+		if (!cqe)
+			return NULL;
+		cq->ring.consumer++;
+	} while (cqe->opcode == MIC_WC_FORGOTTEN);
+	return cqe;
+}
+
+static void fill_wc(struct ibv_wc *wc, const struct mic_cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = cqe->status;
+	wc->opcode = cqe->opcode;
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	wc->invalidated_rkey = cqe->ex;
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = mic_wc_flags(cqe);
+	wc->pkey_index = cqe->pkey_index;
+	wc->slid = 0;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = cqe->dlid_path_bits;
+}
+
+int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+	const struct mic_cqe *cqe;
+	uint32_t before;
+	int n;
+
+	mic_lock(&cq->lock);
+	before = cq->ring.consumer;
+	for (n = 0; n < num_entries; n++) {
+		cqe = mic_cq_next(cq);
+		if (!cqe)
+			break;
+		fill_wc(&wc[n], cqe);
+	}
+	if (cq->ring.consumer != before)
+		mic_cq_publish(&cq->ring);
+	mic_unlock(&cq->lock);
+	return n;
+}
+
+int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+
+	mic_lock(&cq->lock);
+	mic_cq_arm(&cq->ring, solicited_only);
+	mic_unlock(&cq->lock);
+	return 0;
+}
+
+/*
+ * The queue pair is destroyed or reset and adds no more elements: those it has
+ * left must not be returned. They stay where they are, marked, so that nothing
+ * the kernel may write at the same time is touched.
+ */
+void mic_cq_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+	struct mic_cqe *cqe;
+	uint32_t index;
+
+	mic_lock(&cq->lock);
+	for (index = cq->ring.consumer;
+	     index - cq->ring.consumer < cq->ring.entries; index++) {
+		cqe = mic_cq_peek(&cq->ring, index);
+		if (!cqe)
+			break;
+		if (cqe->qp_num == qp_num)
+			cqe->opcode = MIC_WC_FORGOTTEN;
+	}
+	mic_unlock(&cq->lock);
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queue pairs: creation, state and destruction. Posting is in post.c.
+ */
+#include <stdlib.h>
+
+#include "mic.h"
+
+struct create_qp_resp {
+	struct ib_uverbs_create_qp_resp base;
+	struct mic_create_qp_resp mic;
+};
+static_assert(sizeof(struct create_qp_resp) ==
+		      sizeof(struct ib_uverbs_create_qp_resp) +
+			      sizeof(struct mic_create_qp_resp),
+	      "the driver's part follows directly");
+
+#define OP(name) (1u << IBV_WR_##name)
+
+/* Work requests a queue pair of @type takes, a bit per opcode. */
+static uint32_t send_ops(enum ibv_qp_type type)
+{
+	const uint32_t ud = OP(SEND) | OP(SEND_WITH_IMM);
+	const uint32_t uc = ud | OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM) |
+			    OP(SEND_WITH_INV) | OP(LOCAL_INV) | OP(BIND_MW);
+	const uint32_t rc = uc | OP(RDMA_READ) | OP(ATOMIC_CMP_AND_SWP) |
+			    OP(ATOMIC_FETCH_AND_ADD) | OP(ATOMIC_WRITE);
+
+	switch (type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
+		return rc;
+	case IBV_QPT_UC:
+		return uc;
+	case IBV_QPT_UD:
+		return ud;
+	default:
+		return 0;
+	}
+}
+
+/* Map what the kernel has created. On failure the kernel's part goes too. */
+static int init_qp(struct mic_qp *qp, const struct ibv_qp_init_attr_ex *attr,
+		   const struct mic_create_qp_resp *resp)
+{
+	struct ibv_pd *pd = qp->vqp.qp.pd;
+	int ret;
+
+	qp->doorbell_fd = to_mctx(qp->vqp.qp.context)->doorbell_fd;
+	ret = mic_map_queue(&qp->map, qp->doorbell_fd, &resp->map);
+	if (ret) {
+		ibv_cmd_destroy_qp(&qp->vqp.qp);
+		return ret;
+	}
+	mic_wq_init(&qp->sq, &qp->map, &resp->sq, attr->cap.max_send_sge,
+		    mic_pd_one_thread(pd));
+	mic_wq_init(&qp->rq, &qp->map, &resp->rq, attr->cap.max_recv_sge,
+		    mic_pd_one_thread(pd));
+	qp->max_inline = resp->max_inline_data;
+	qp->send_ops = send_ops(attr->qp_type);
+	qp->always_flags = attr->sq_sig_all ? MIC_WQE_SIGNALED : 0;
+	qp->parent = mic_parent_get(pd);
+	return 0;
+}
+
+struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
+				struct ibv_qp_init_attr_ex *attr)
+{
+	pthread_mutex_t *qp_mutex = &to_mctx(context)->qp_mutex;
+	struct create_qp_resp resp = {};
+	struct ibv_create_qp cmd = {};
+	struct mic_qp *qp;
+	int ret;
+
+	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+				IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	pthread_mutex_lock(qp_mutex);
+	ret = ibv_cmd_create_qp_ex(context, &qp->vqp, attr, &cmd, sizeof(cmd),
+				   &resp.base, sizeof(resp));
+	pthread_mutex_unlock(qp_mutex);
+	if (!ret)
+		ret = init_qp(qp, attr, &resp.mic);
+	if (ret) {
+		free(qp);
+		errno = ret;
+		return NULL;
+	}
+	return &qp->vqp.qp;
+}
+
+struct ibv_qp *mic_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *qp;
+
+	qp = mic_create_qp_ex(pd->context, &ex);
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+struct ibv_qp *mic_open_qp(struct ibv_context *context,
+			   struct ibv_qp_open_attr *attr)
+{
+	struct ib_uverbs_create_qp_resp resp = {};
+	struct ibv_open_qp cmd = {};
+	struct mic_qp *qp;
+	int ret;
+
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	ret = ibv_cmd_open_qp(context, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
+	if (ret) {
+		free(qp);
+		errno = ret;
+		return NULL;
+	}
+	return &qp->vqp.qp;
+}
+
+int mic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd;
+
+	return ibv_cmd_query_qp(qp, attr, mask, init_attr, &cmd, sizeof(cmd));
+}
+
+/* No completion of @qp may be returned any more. */
+static void forget_completions(struct ibv_qp *qp)
+{
+	if (qp->send_cq)
+		mic_cq_forget_qp(qp->send_cq, qp->qp_num);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		mic_cq_forget_qp(qp->recv_cq, qp->qp_num);
+}
+
+static void reset_queue(struct mic_wq *wq)
+{
+	mic_lock(&wq->lock);
+	mic_wq_reset(wq);
+	mic_unlock(&wq->lock);
+}
+
+int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct mic_qp *qp = to_mqp(ibqp);
+	struct ibv_modify_qp cmd = {};
+	int ret;
+
+	ret = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
+	if (ret || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
+		return ret;
+	reset_queue(&qp->sq);
+	reset_queue(&qp->rq);
+	forget_completions(ibqp);
+	return 0;
+}
+
+int mic_destroy_qp(struct ibv_qp *ibqp)
+{
+	pthread_mutex_t *qp_mutex = &to_mctx(ibqp->context)->qp_mutex;
+	struct mic_qp *qp = to_mqp(ibqp);
+	int ret;
+
+	pthread_mutex_lock(qp_mutex);
+	ret = ibv_cmd_destroy_qp(ibqp);
+	if (!ret)
+		forget_completions(ibqp);
+	pthread_mutex_unlock(qp_mutex);
+	if (ret)
+		return ret;
+
+	mic_unmap_queue(&qp->map);
+	mic_parent_put(qp->parent);
+	free(qp);
+	return 0;
+}
