@@ -170,18 +170,19 @@ void endpoint_to_rtr(struct endpoint *ep, const struct endpoint_address *peer)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = common_mtu(ep, peer),
-		.dest_qp_num = peer->qp_num,
-		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = ep->options.reads,
 		.min_rnr_timer = ep->options.rnr_timer,
-		.ah_attr = path_to(ep->dev, &peer->gid),
 	};
 	int mask = IBV_QP_STATE;
 
-	if (is_connected_type(ep))
+	if (is_connected_type(ep)) {
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			IBV_QP_RQ_PSN;
+		attr.path_mtu = common_mtu(ep, peer);
+		attr.dest_qp_num = peer->qp_num;
+		attr.rq_psn = peer->psn;
+		attr.ah_attr = path_to(ep->dev, &peer->gid);
+	}
 	if (ep->options.type == IBV_QPT_RC)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	modify(ep, &attr, mask);

@@ -63,7 +63,10 @@ void endpoint_destroy(struct endpoint *ep);
 
 struct endpoint_address endpoint_address(const struct endpoint *ep);
 
-/* The steps of a connection; each ends the test if it fails. */
+/*
+ * The steps of a connection; each ends the test if it fails. Datagram queue
+ * pairs need no @peer.
+ */
 void endpoint_to_init(struct endpoint *ep);
 void endpoint_to_rtr(struct endpoint *ep, const struct endpoint_address *peer);
 void endpoint_to_rts(struct endpoint *ep);
