@@ -57,6 +57,15 @@ struct mic_srq {
 	uint32_t srqn;
 };
 
+/* What is posted between ibv_wr_start() and ibv_wr_complete(). */
+struct mic_batch {
+	uint32_t next; /* index after the last request */
+	int err;
+	uint16_t flags; /* of the request being built */
+	struct mic_send_wqe *wqe; /* the request being built */
+	struct mic_send_wqe scratch; /* stands in for it after an error */
+};
+
 struct mic_qp {
 	struct verbs_qp vqp;
 	struct mic_wq sq;
@@ -67,6 +76,7 @@ struct mic_qp {
 	uint32_t max_inline;
 	uint32_t send_ops; /* bit per enum ibv_wr_opcode: allowed here */
 	uint16_t always_flags; /* MIC_WQE_SIGNALED with sq_sig_all */
+	struct mic_batch batch;
 };
 
 static inline struct mic_context *to_mctx(struct ibv_context *context)
@@ -192,6 +202,10 @@ int mic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int mic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		 struct ibv_qp_init_attr *init_attr);
 int mic_destroy_qp(struct ibv_qp *qp);
+
+/* qp_ex.c */
+bool mic_qp_ex_supported(uint32_t send_ops, uint64_t flags);
+void mic_qp_set_ex_ops(struct mic_qp *qp, uint64_t flags);
 
 /* post.c */
 int mic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,

@@ -60,7 +60,21 @@ static int init_qp(struct mic_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	qp->send_ops = send_ops(attr->qp_type);
 	qp->always_flags = attr->sq_sig_all ? MIC_WQE_SIGNALED : 0;
 	qp->parent = mic_parent_get(pd);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		mic_qp_set_ex_ops(qp, attr->send_ops_flags);
 	return 0;
+}
+
+static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (attr->comp_mask & ~known)
+		return false;
+	return !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	       mic_qp_ex_supported(send_ops(attr->qp_type),
+				   attr->send_ops_flags);
 }
 
 struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
@@ -72,8 +86,7 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 	struct mic_qp *qp;
 	int ret;
 
-	if (attr->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
-				IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) {
+	if (!attr_supported(attr)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
