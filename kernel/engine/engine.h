@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The engine: takes requests from send queues and carries them out.
+ *
+ * Lock order: mic_qp.modify_lock, then mic_req.lock of the sender, then
+ * mic_resp.lock of the receiver, then the locks of SRQs, then those of CQs. A
+ * responder never takes a requester's lock, so two QPs that send to each other
+ * can't wait for each other.
+ */
+#ifndef MIC_ENGINE_H
+#define MIC_ENGINE_H
+
+#include <linux/sizes.h>
+
+#include <mic/op.h>
+
+#include "../verbs/qp.h"
+
+struct mic_dev;
+
+enum mic_engine_limits {
+	/* bytes moved without looking whether the key still stands */
+	MIC_SEGMENT = SZ_256K,
+	/* what one run does before it gives way to others */
+	MIC_BUDGET_WQES = 64,
+	MIC_BUDGET_BYTES = SZ_1M,
+};
+
+/* What a run may still do. */
+struct mic_budget {
+	s32 wqes;
+	s64 bytes;
+};
+
+static inline bool mic_budget_left(const struct mic_budget *budget)
+{
+	return budget->wqes > 0 && budget->bytes > 0;
+}
+
+/* How a run of a send queue ended. */
+enum mic_run {
+	MIC_RUN_IDLE,		/* nothing to do until someone kicks */
+	MIC_RUN_WAIT,		/* the timer will kick */
+	MIC_RUN_MORE,		/* the budget is used up */
+};
+
+/* run.c: who runs a queue, and when */
+void mic_qp_kick(struct mic_qp *qp);
+void mic_qp_kick_deferred(struct mic_qp *qp);
+void mic_qp_work(struct work_struct *work);
+void mic_qp_lock(struct mic_qp *qp);
+void mic_qp_unlock(struct mic_qp *qp);
+enum hrtimer_restart mic_req_timeout(struct hrtimer *timer);
+
+/* requester.c: the send queue */
+enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget);
+void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status);
+
+/* request.c: a request, from its queue element to an operation */
+enum mic_kind {
+	MIC_KIND_SEND,
+	MIC_KIND_RDMA,
+	MIC_KIND_ATOMIC,
+};
+
+/**
+ * struct mic_opcode - what a work request asks for
+ * @types: QP types that have it, a bit for each enum ib_qp_type
+ * @kind: which part of the queue element holds its parameters
+ * @op: enum mic_op_code
+ * @op_flags: enum mic_op_flags, given with the last segment
+ * @wc: enum mic_wc_opcode
+ * @counter: counts it
+ * @local_access: rights needed on the local memory
+ */
+struct mic_opcode {
+	u32 types;
+	enum mic_kind kind;
+	u8 op;
+	u8 op_flags;
+	u8 wc;
+	u8 counter;
+	int local_access;
+};
+
+const struct mic_opcode *mic_opcode(const struct mic_qp *qp, u8 wr_opcode);
+enum ib_wc_status mic_req_start(struct mic_qp *qp);
+
+/* responder.c: the other side of a request */
+enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op);
+
+/* receive.c: the receive queue as the responder uses it */
+void mic_recv_copy(const struct mic_ring *ring, struct mic_sges *sges,
+		   u64 *wr_id);
+enum mic_ack mic_recv_take(struct mic_qp *qp);
+void mic_recv_complete(struct mic_qp *qp, struct mic_cqe *cqe,
+		       bool solicited);
+
+/* flush.c: queues in error */
+void mic_qp_error(struct mic_qp *qp);
+enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget);
+enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget);
+
+/* sges.c: scatter/gather lists */
+int mic_sges_init(struct mic_sges *sges, u32 max);
+void mic_sges_destroy(struct mic_sges *sges);
+enum ib_wc_status mic_sges_resolve(struct mic_sges *sges, struct mic_dev *dev,
+				   const struct ib_pd *pd, int access,
+				   u64 bytes);
+void mic_sges_release(struct mic_sges *sges);
+u64 mic_sges_bytes(const struct mic_sges *sges);
+
+#endif /* MIC_ENGINE_H */

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queues in error: everything posted completes as flushed, IBA 10.3.1.
+ */
+#include "../verbs/dev.h"
+#include "engine.h"
+
+/**
+ * mic_qp_error - a QP enters the error state
+ * @qp: queue pair; the caller holds one of its two locks
+ *
+ * The worker flushes the queues. From now on the receive queue asks for a
+ * doorbell too, so that what is posted later is flushed as well.
+ */
+void mic_qp_error(struct mic_qp *qp)
+{
+	WRITE_ONCE(qp->state, IB_QPS_ERR);
+	if (qp->resp.ring.ctl)
+		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 1);
+	mic_qp_kick_deferred(qp);
+}
+
+/*
+ * Take the head of a send queue just to flush it: only what the completion
+ * says is needed.
+ */
+static void mic_req_flush_one(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+
+	if (!req->active) {
+		memcpy(&req->wqe, mic_ring_head(&req->ring),
+		       sizeof(req->wqe));
+		barrier();
+	}
+	mic_count(qp->dev, MIC_CNT_FLUSHED);
+	mic_req_complete(qp, IB_WC_WR_FLUSH_ERR);
+}
+
+/**
+ * mic_req_flush - flush a send queue
+ * @qp: queue pair in error; the caller holds &mic_req.lock
+ * @budget: what may be done
+ *
+ * Return: MIC_RUN_IDLE or MIC_RUN_MORE.
+ */
+enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+
+	if (!req->ring.ctl)
+		return MIC_RUN_IDLE;
+	WRITE_ONCE(req->ring.ctl->need_kick, 1);
+	smp_mb();	/* as in mic_req_sleep() */
+	while (mic_budget_left(budget)) {
+		if (req->broken ||
+		    (!req->active && mic_ring_pending(&req->ring) <= 0))
+			return MIC_RUN_IDLE;
+		mic_req_flush_one(qp);
+		budget->wqes--;
+	}
+	return MIC_RUN_MORE;
+}
+
+/* The last receive of a QP with an SRQ is done, IBA 11.6.3.2. */
+static void mic_resp_last_wqe(struct mic_qp *qp)
+{
+	if (!qp->srq || qp->last_wqe)
+		return;
+	qp->last_wqe = true;
+	mic_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
+static enum mic_run mic_resp_flush_locked(struct mic_qp *qp,
+					  struct mic_budget *budget)
+{
+	while (mic_budget_left(budget)) {
+		struct mic_cqe cqe = { .status = IB_WC_WR_FLUSH_ERR };
+
+		if (!qp->resp.active &&
+		    (qp->srq || mic_recv_take(qp) != MIC_ACK_OK)) {
+			mic_resp_last_wqe(qp);
+			return MIC_RUN_IDLE;
+		}
+		mic_count(qp->dev, MIC_CNT_FLUSHED);
+		mic_recv_complete(qp, &cqe, true);
+		budget->wqes--;
+	}
+	return MIC_RUN_MORE;
+}
+
+/**
+ * mic_resp_flush - flush a receive queue
+ * @qp: queue pair in error; the caller holds &mic_req.lock
+ * @budget: what may be done
+ *
+ * Return: MIC_RUN_IDLE or MIC_RUN_MORE.
+ */
+enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget)
+{
+	enum mic_run run;
+
+	mutex_lock(&qp->resp.lock);
+	run = mic_resp_flush_locked(qp, budget);
+	mutex_unlock(&qp->resp.lock);
+	return run;
+}

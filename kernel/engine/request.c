@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A request, from its element in the send queue to an operation.
+ */
+#include <linux/kernel.h>
+#include <linux/nospec.h>
+
+#include "../verbs/ah.h"
+#include "../verbs/dev.h"
+#include "../verbs/mr.h"
+#include "engine.h"
+
+#define MIC_T_RC	BIT(IB_QPT_RC)
+#define MIC_T_UD	(BIT(IB_QPT_UD) | BIT(IB_QPT_GSI))
+
+static const struct mic_opcode mic_opcodes[] = {
+	[MIC_WR_RDMA_WRITE] = {
+		.types = MIC_T_RC,
+		.kind = MIC_KIND_RDMA,
+		.op = MIC_OP_WRITE,
+		.wc = MIC_WC_RDMA_WRITE,
+		.counter = MIC_CNT_WRITE,
+	},
+	[MIC_WR_RDMA_WRITE_WITH_IMM] = {
+		.types = MIC_T_RC,
+		.kind = MIC_KIND_RDMA,
+		.op = MIC_OP_WRITE,
+		.op_flags = MIC_OP_IMM,
+		.wc = MIC_WC_RDMA_WRITE,
+		.counter = MIC_CNT_WRITE,
+	},
+	[MIC_WR_SEND] = {
+		.types = MIC_T_RC | MIC_T_UD,
+		.kind = MIC_KIND_SEND,
+		.op = MIC_OP_SEND,
+		.wc = MIC_WC_SEND,
+		.counter = MIC_CNT_SEND,
+	},
+	[MIC_WR_SEND_WITH_IMM] = {
+		.types = MIC_T_RC | MIC_T_UD,
+		.kind = MIC_KIND_SEND,
+		.op = MIC_OP_SEND,
+		.op_flags = MIC_OP_IMM,
+		.wc = MIC_WC_SEND,
+		.counter = MIC_CNT_SEND,
+	},
+	[MIC_WR_RDMA_READ] = {
+		.types = MIC_T_RC,
+		.kind = MIC_KIND_RDMA,
+		.op = MIC_OP_READ,
+		.wc = MIC_WC_RDMA_READ,
+		.local_access = IB_ACCESS_LOCAL_WRITE,
+		.counter = MIC_CNT_READ,
+	},
+	[MIC_WR_ATOMIC_CMP_AND_SWP] = {
+		.types = MIC_T_RC,
+		.kind = MIC_KIND_ATOMIC,
+		.op = MIC_OP_CMP_SWAP,
+		.wc = MIC_WC_COMP_SWAP,
+		.local_access = IB_ACCESS_LOCAL_WRITE,
+		.counter = MIC_CNT_ATOMIC,
+	},
+	[MIC_WR_ATOMIC_FETCH_AND_ADD] = {
+		.types = MIC_T_RC,
+		.kind = MIC_KIND_ATOMIC,
+		.op = MIC_OP_FETCH_ADD,
+		.wc = MIC_WC_FETCH_ADD,
+		.local_access = IB_ACCESS_LOCAL_WRITE,
+		.counter = MIC_CNT_ATOMIC,
+	},
+};
+
+/**
+ * mic_opcode - what a work request opcode means on a QP
+ * @qp: queue pair
+ * @wr_opcode: enum mic_wr_opcode, unchecked
+ *
+ * Return: its description, NULL if the QP's type does not have it.
+ */
+const struct mic_opcode *mic_opcode(const struct mic_qp *qp, u8 wr_opcode)
+{
+	const struct mic_opcode *oc;
+
+	if (wr_opcode >= ARRAY_SIZE(mic_opcodes))
+		return NULL;
+	oc = &mic_opcodes[array_index_nospec(wr_opcode,
+					     ARRAY_SIZE(mic_opcodes))];
+	return oc->types & BIT(qp->type) ? oc : NULL;
+}
+
+/* The bytes a request moves, U64_MAX if its inline length is too large. */
+static u64 mic_req_bytes(const struct mic_qp *qp)
+{
+	const struct mic_req *req = &qp->req;
+
+	if (!(req->wqe.flags & MIC_WQE_INLINE))
+		return mic_sges_bytes(&req->sges);
+	if (req->wqe.inline_len > qp->cap.max_inline_data)
+		return U64_MAX;
+	return req->wqe.inline_len;
+}
+
+/* Where a datagram goes. */
+static enum ib_wc_status mic_req_start_ud(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	u32 qkey = req->wqe.ud.remote_qkey;
+
+	if (req->length > mic_port_mtu(qp->dev))
+		return IB_WC_LOC_LEN_ERR;
+	if (mic_av_get(qp->dev, req->wqe.ud.ah, qp->uctx ? qp->ibqp->pd : NULL,
+		       &req->addr))
+		return IB_WC_LOC_QP_OP_ERR;
+	req->op.dst_qpn = req->wqe.ud.remote_qpn & 0xffffff;
+	/* IBA 10.2.5: a key with the top bit set stands for the QP's own */
+	req->op.qkey = qkey & BIT(31) ? qp->attr.qkey : qkey;
+	req->op.npsn = 1;
+	return IB_WC_SUCCESS;
+}
+
+static void mic_req_start_connected(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	u32 mtu = ib_mtu_enum_to_int(qp->attr.path_mtu);
+
+	req->op.dst_qpn = qp->attr.dest_qp_num;
+	req->op.npsn = max_t(u32, 1, DIV_ROUND_UP(req->length, mtu));
+}
+
+static enum ib_wc_status mic_req_start_kind(struct mic_qp *qp,
+					    const struct mic_opcode *oc)
+{
+	struct mic_req *req = &qp->req;
+
+	switch (oc->kind) {
+	case MIC_KIND_RDMA:
+		req->op.raddr = req->wqe.rdma.remote_addr;
+		req->op.rkey = req->wqe.rdma.rkey;
+		break;
+	case MIC_KIND_ATOMIC:
+		if (req->length != sizeof(u64))
+			return IB_WC_LOC_LEN_ERR;
+		req->op.raddr = req->wqe.atomic.remote_addr;
+		req->op.rkey = req->wqe.atomic.rkey;
+		req->op.compare_add = req->wqe.atomic.compare_add;
+		req->op.swap = req->wqe.atomic.swap;
+		break;
+	case MIC_KIND_SEND:
+		break;
+	}
+	return IB_WC_SUCCESS;
+}
+
+static bool mic_req_flags_ok(const struct mic_req *req,
+			     const struct mic_opcode *oc)
+{
+	if (req->wqe.flags & ~MIC_WQE_FLAGS_ALL)
+		return false;
+	/* data that comes back has to have a place to go */
+	return !(req->wqe.flags & MIC_WQE_INLINE) || !oc->local_access;
+}
+
+/**
+ * mic_req_start - check the request in &mic_req.wqe and prepare its operation
+ * @qp: queue pair; the caller holds &mic_req.lock
+ *
+ * Return: IB_WC_SUCCESS, or the error the request completes with.
+ */
+enum ib_wc_status mic_req_start(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+	enum ib_wc_status status;
+	u64 bytes;
+
+	if (!oc || !mic_req_flags_ok(req, oc) ||
+	    req->sges.nsge > req->sges.max)
+		return IB_WC_LOC_QP_OP_ERR;
+	bytes = mic_req_bytes(qp);
+	if (bytes > MIC_MAX_MSG)
+		return IB_WC_LOC_LEN_ERR;
+
+	req->length = bytes;
+	req->done = 0;
+	req->retry_left = qp->attr.retry_cnt;
+	req->rnr_left = qp->attr.rnr_retry;
+	req->op = (struct mic_op) {
+		.src = qp->dev->node,
+		.code = oc->op,
+		.service = qp->type,
+		.src_qpn = qp->qpn,
+		.psn = req->psn,
+		.length = bytes,
+		.ex = req->wqe.ex,
+		.addr = &req->addr,
+	};
+	status = mic_req_start_kind(qp, oc);
+	if (status)
+		return status;
+	if (mic_qp_is_ud(qp))
+		return mic_req_start_ud(qp);
+	req->op.addr = &qp->addr;
+	mic_req_start_connected(qp);
+	return IB_WC_SUCCESS;
+}

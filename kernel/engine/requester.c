@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The requester: works a send queue off, one request after the other.
+ *
+ * A request stays in its slot until it is complete, so a request that has to
+ * wait (no receive posted, no answer) is simply tried again. Long messages go
+ * in segments, between which keys are looked up anew and others get their
+ * turn.
+ */
+#include <linux/hrtimer.h>
+
+#include "../verbs/counters.h"
+#include "../verbs/dev.h"
+#include "engine.h"
+
+/* Linear: the offset of a piece is its address. */
+static const struct mic_window mic_linear_window;
+
+/* IBA table 45: RNR NAK timer field, in units of 10 microseconds. */
+static const u32 mic_rnr_timer[32] = {
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288,
+	16384, 24576, 32768, 49152,
+};
+
+/* Copy the next element out of shared memory, once. */
+static void mic_req_fetch(struct mic_req *req)
+{
+	const void *slot = mic_ring_head(&req->ring);
+	u32 n;
+
+	memcpy(&req->wqe, slot, sizeof(req->wqe));
+	barrier();
+	n = req->wqe.flags & MIC_WQE_INLINE ? 0 : req->wqe.num_sge;
+	req->sges.nsge = n;
+	if (n <= req->sges.max)
+		memcpy(req->sges.sge, slot + MIC_SEND_WQE_HDR,
+		       n * sizeof(*req->sges.sge));
+	req->active = true;
+}
+
+/* The request is over: free its slot, then tell. */
+void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
+{
+	struct mic_req *req = &qp->req;
+	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+	struct mic_cqe cqe = {
+		.wr_id = req->wqe.wr_id,
+		.status = status,
+		.opcode = oc ? oc->wc : MIC_WC_SEND,
+		.byte_len = status ? 0 : req->length,
+		.qp_num = qp->qpn,
+		.wc_flags = 0,
+	};
+
+	req->active = false;
+	req->deadline = 0;
+	mic_ring_advance(&req->ring);
+	if (status || qp->sig_all || req->wqe.flags & MIC_WQE_SIGNALED)
+		mic_cq_post(qp->send_cq, &cqe, status);
+}
+
+/* The request failed; what that means for the queue is IBA 10.3.1. */
+static void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
+{
+	mic_count(qp->dev, MIC_CNT_LOCAL_ERR);
+	if (mic_qp_is_reliable(qp))
+		mic_qp_error(qp);
+	else
+		cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE);
+	mic_req_complete(qp, status);
+}
+
+static void mic_req_succeed(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+
+	mic_count(qp->dev, oc->counter);
+	req->psn = (req->psn + req->op.npsn) & 0xffffff;
+	mic_req_complete(qp, IB_WC_SUCCESS);
+}
+
+static void mic_req_rest(struct mic_req *req, u64 ns)
+{
+	req->deadline = ktime_add_ns(ktime_get(), ns);
+	hrtimer_start(&req->timer, req->deadline, HRTIMER_MODE_ABS);
+}
+
+static void mic_req_rnr(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+
+	if (!req->rnr_left) {
+		mic_count(qp->dev, MIC_CNT_RNR_EXCEEDED);
+		mic_req_fail(qp, IB_WC_RNR_RETRY_EXC_ERR);
+		return;
+	}
+	if (req->rnr_left != 7)		/* 7: for ever */
+		req->rnr_left--;
+	mic_count(qp->dev, MIC_CNT_RNR_RETRY);
+	mic_req_rest(req, 10000ULL * mic_rnr_timer[req->op.rnr_timer & 31]);
+}
+
+/*
+ * No answer. IBA 9.7.6.1.3: the timer is 4.096 us * 2^timeout; 0 disables it,
+ * which would mean to wait for an answer that can't come, so then the request
+ * is repeated, without end, ten times a second.
+ */
+static void mic_req_no_answer(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	u8 timeout = qp->attr.timeout & 31;
+
+	if (timeout) {
+		if (!req->retry_left) {
+			mic_count(qp->dev, MIC_CNT_RETRY_EXCEEDED);
+			mic_req_fail(qp, IB_WC_RETRY_EXC_ERR);
+			return;
+		}
+		req->retry_left--;
+	}
+	mic_count(qp->dev, MIC_CNT_RETRY);
+	mic_req_rest(req, timeout ? 4096ULL << timeout : 100 * NSEC_PER_MSEC);
+}
+
+static void mic_req_store_result(struct mic_req *req,
+				 const struct mic_sgl *data)
+{
+	const struct mic_seg seg = {
+		.win = &mic_linear_window,
+		.off = (uintptr_t)&req->op.result,
+		.len = sizeof(req->op.result),
+	};
+	const struct mic_sgl result = { .seg = &seg, .nseg = 1 };
+
+	mic_sgl_copy(data, 0, &result, 0, seg.len);
+}
+
+static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+
+	req->retry_left = qp->attr.retry_cnt;
+	req->rnr_left = qp->attr.rnr_retry;
+	req->done += req->op.seg_len;
+	budget->bytes -= req->op.seg_len;
+	mic_count_add(qp->dev, req->op.code == MIC_OP_READ ?
+		      MIC_CNT_RX_BYTES : MIC_CNT_TX_BYTES, req->op.seg_len);
+	if (req->op.flags & MIC_OP_LAST) {
+		budget->wqes--;
+		mic_req_succeed(qp);
+	}
+}
+
+/* Act on the answer to a segment. */
+static void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
+			   struct mic_budget *budget)
+{
+	/* nobody answers a datagram, it left and that is all one knows */
+	if (ack && !mic_qp_is_reliable(qp))
+		ack = MIC_ACK_OK;
+
+	switch (ack) {
+	case MIC_ACK_OK:
+		mic_req_acked(qp, budget);
+		break;
+	case MIC_ACK_RNR:
+		mic_req_rnr(qp);
+		break;
+	case MIC_ACK_NAK_INV_REQ:
+		mic_req_fail(qp, IB_WC_REM_INV_REQ_ERR);
+		break;
+	case MIC_ACK_NAK_ACCESS:
+		mic_req_fail(qp, IB_WC_REM_ACCESS_ERR);
+		break;
+	case MIC_ACK_NAK_OP:
+		mic_req_fail(qp, IB_WC_REM_OP_ERR);
+		break;
+	case MIC_ACK_NONE:
+		mic_req_no_answer(qp);
+		break;
+	}
+}
+
+/* The peer's node, which RC remembers. */
+static struct mic_node *mic_req_node(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+
+	if (req->node && !mic_node_is_live(req->node)) {
+		mic_node_put(req->node);
+		req->node = NULL;
+	}
+	if (!req->node)
+		req->node = mic_fabric_find(req->op.addr,
+					    dev_net(qp->dev->ndev));
+	return req->node;
+}
+
+static enum mic_ack mic_req_submit(struct mic_qp *qp)
+{
+	struct mic_node *node = mic_req_node(qp);
+	enum mic_ack ack;
+
+	if (!node)
+		return MIC_ACK_NONE;
+	ack = mic_node_submit(node, &qp->req.op);
+	if (mic_qp_is_ud(qp)) {
+		mic_node_put(node);
+		qp->req.node = NULL;
+	}
+	return ack;
+}
+
+/* Find the request's data; inline data is read where it lies. */
+static enum ib_wc_status mic_req_resolve(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	struct mic_sges *sges = &req->sges;
+
+	if (req->wqe.flags & MIC_WQE_INLINE) {
+		sges->seg[0] = (struct mic_seg) {
+			.win = &mic_linear_window,
+			.off = (uintptr_t)mic_ring_head(&req->ring) +
+			       MIC_SEND_WQE_HDR,
+			.len = req->length,
+		};
+		sges->mkey[0] = NULL;
+		sges->nseg = 1;
+		return IB_WC_SUCCESS;
+	}
+	return mic_sges_resolve(sges, qp->dev, qp->ibqp->pd,
+				mic_opcode(qp, req->wqe.opcode)->local_access,
+				req->length);
+}
+
+/* Ask for the next segment of the current request and act on the answer. */
+static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+	struct mic_op *op = &req->op;
+	enum ib_wc_status status;
+	struct mic_sgl data;
+	enum mic_ack ack;
+
+	status = mic_req_resolve(qp);
+	if (status) {
+		mic_req_fail(qp, status);
+		return;
+	}
+	data.seg = req->sges.seg;
+	data.nseg = req->sges.nseg;
+
+	op->data = &data;
+	op->seg_off = req->done;
+	op->seg_len = min_t(u32, req->length - req->done, MIC_SEGMENT);
+	op->flags = op->seg_off ? 0 : MIC_OP_FIRST;
+	if (op->seg_off + op->seg_len == req->length) {
+		op->flags |= MIC_OP_LAST | oc->op_flags;
+		if (req->wqe.flags & MIC_WQE_SOLICITED)
+			op->flags |= MIC_OP_SOLICITED;
+	}
+
+	ack = mic_req_submit(qp);
+	if (!ack && oc->kind == MIC_KIND_ATOMIC)
+		mic_req_store_result(req, &data);
+	mic_sges_release(&req->sges);
+	mic_req_answer(qp, ack, budget);
+}
+
+/* Take the next request, if there is one. */
+static bool mic_req_next(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	enum ib_wc_status status;
+	int n;
+
+	n = req->broken ? 0 : mic_ring_pending(&req->ring);
+	if (n < 0) {
+		req->broken = true;
+		mic_qp_event(qp, IB_EVENT_QP_FATAL);
+		mic_qp_error(qp);
+		return false;
+	}
+	if (!n)
+		return false;
+	mic_req_fetch(req);
+	status = mic_req_start(qp);
+	if (status)
+		mic_req_fail(qp, status);
+	return true;
+}
+
+/* Sleep, unless work arrived while we made up our mind. */
+static bool mic_req_sleep(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+
+	WRITE_ONCE(req->ring.ctl->need_kick, 1);
+	smp_mb();	/* pairs with the poster's: index, barrier, need_kick */
+	if (READ_ONCE(qp->state) != IB_QPS_RTS || req->broken ||
+	    !mic_ring_pending(&req->ring))
+		return true;
+	WRITE_ONCE(req->ring.ctl->need_kick, 0);
+	return false;
+}
+
+static void mic_req_drained(struct mic_qp *qp)
+{
+	if (READ_ONCE(qp->state) != IB_QPS_SQD || qp->attr.sq_draining != 1)
+		return;
+	qp->attr.sq_draining = 0;
+	if (qp->attr.en_sqd_async_notify)
+		mic_qp_event(qp, IB_EVENT_SQ_DRAINED);
+}
+
+/**
+ * mic_req_run - work a send queue off
+ * @qp: queue pair; the caller holds &mic_req.lock
+ * @budget: what may be done, reduced by what was
+ *
+ * Context: process context, may sleep.
+ * Return: why it stopped.
+ */
+enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+
+	lockdep_assert_held(&req->lock);
+	WRITE_ONCE(req->ring.ctl->need_kick, 0);
+	while (mic_budget_left(budget)) {
+		int state = READ_ONCE(qp->state);
+
+		if (state == IB_QPS_ERR || state == IB_QPS_SQE)
+			return mic_req_flush(qp, budget);
+		if (req->deadline && ktime_before(ktime_get(), req->deadline))
+			return MIC_RUN_WAIT;
+		req->deadline = 0;
+		if (req->active && (state == IB_QPS_RTS ||
+				    state == IB_QPS_SQD)) {
+			mic_req_segment(qp, budget);
+			continue;
+		}
+		if (state == IB_QPS_RTS && mic_req_next(qp))
+			continue;
+		if (READ_ONCE(qp->state) != state)
+			continue;
+		mic_req_drained(qp);
+		if (mic_req_sleep(qp))
+			return MIC_RUN_IDLE;
+	}
+	return MIC_RUN_MORE;
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The responder: carries out what others ask of a QP.
+ *
+ * It knows nothing of the requester but the operation; the same code serves a
+ * QP of this kernel and one behind a wire.
+ */
+#include <linux/atomic.h>
+
+#include "../verbs/dev.h"
+#include "../verbs/mr.h"
+#include "engine.h"
+#include "grh.h"
+
+/* The responder's answer to its own user, and the queue's end if reliable. */
+static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
+				  enum mic_ack ack)
+{
+	struct mic_cqe cqe = { .status = status };
+	bool told = qp->resp.active;
+
+	if (told)
+		mic_recv_complete(qp, &cqe, true);
+
+	switch (ack) {
+	case MIC_ACK_NAK_ACCESS:
+		mic_count(qp->dev, MIC_CNT_REMOTE_ACCESS_ERR);
+		mic_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
+		break;
+	case MIC_ACK_NAK_INV_REQ:
+		mic_count(qp->dev, MIC_CNT_REMOTE_INV_REQ_ERR);
+		if (!told)
+			mic_qp_event(qp, IB_EVENT_QP_REQ_ERR);
+		break;
+	default:
+		mic_count(qp->dev, MIC_CNT_REMOTE_OP_ERR);
+		break;
+	}
+	mic_qp_error(qp);
+	return ack;
+}
+
+/* Errors of one-sided requests; unreliable services drop them, IBA 9.9.3. */
+static enum mic_ack mic_resp_nak(struct mic_qp *qp, enum mic_ack ack)
+{
+	if (!mic_qp_is_reliable(qp))
+		return MIC_ACK_NONE;
+	return mic_resp_fail(qp, IB_WC_LOC_QP_OP_ERR, ack);
+}
+
+/* Take a receive; without one the sender waits, or its datagram is lost. */
+static enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack = mic_recv_take(qp);
+
+	if (ack == MIC_ACK_RNR) {
+		if (mic_qp_is_reliable(qp)) {
+			mic_count(qp->dev, MIC_CNT_RNR_SENT);
+			op->rnr_timer = qp->attr.min_rnr_timer;
+		} else {
+			mic_count(qp->dev, MIC_CNT_UD_DROPPED);
+		}
+	}
+	return ack;
+}
+
+/* Complete the receive of a message that arrived whole. */
+static void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
+				  u8 opcode)
+{
+	struct mic_cqe cqe = {
+		.opcode = opcode,
+		.byte_len = op->length,
+		.src_qp = op->src_qpn,
+	};
+
+	if (op->flags & MIC_OP_IMM) {
+		cqe.wc_flags |= MIC_WC_WITH_IMM;
+		cqe.ex = op->ex;
+	} else if (op->flags & MIC_OP_INV) {
+		cqe.wc_flags |= MIC_WC_WITH_INV;
+		cqe.ex = op->ex;
+	}
+	if (mic_qp_is_ud(qp))
+		mic_grh_cqe(&cqe, op);
+	mic_recv_complete(qp, &cqe, op->flags & MIC_OP_SOLICITED);
+}
+
+/* Copy a segment into the receive under way. */
+static enum ib_wc_status mic_resp_scatter(struct mic_qp *qp,
+					  const struct mic_op *op, u32 hdr)
+{
+	struct mic_sges *sges = &qp->resp.sges;
+	enum ib_wc_status status;
+	struct mic_sgl dst;
+
+	status = mic_sges_resolve(sges, qp->dev, qp->ibqp->pd,
+				  IB_ACCESS_LOCAL_WRITE,
+				  (u64)op->length + hdr);
+	if (status)
+		return status;
+	dst.seg = sges->seg;
+	dst.nseg = sges->nseg;
+	if (hdr)
+		mic_grh_write(&dst, op);
+	mic_sgl_copy(&dst, (u64)hdr + op->seg_off, op->data, op->seg_off,
+		     op->seg_len);
+	mic_sges_release(sges);
+	return IB_WC_SUCCESS;
+}
+
+static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
+{
+	u32 hdr = mic_qp_is_ud(qp) ? MIC_GRH_BYTES : 0;
+	enum ib_wc_status status;
+	enum mic_ack ack;
+
+	if (op->flags & MIC_OP_FIRST) {
+		ack = mic_resp_take(qp, op);
+		if (ack)
+			return ack;
+		if ((u64)op->length + hdr > mic_sges_bytes(&qp->resp.sges))
+			return mic_resp_fail(qp, IB_WC_LOC_LEN_ERR,
+					     MIC_ACK_NAK_INV_REQ);
+	} else if (!qp->resp.active) {
+		return MIC_ACK_NONE;
+	}
+	status = mic_resp_scatter(qp, op, hdr);
+	if (status)
+		return mic_resp_fail(qp, status, MIC_ACK_NAK_OP);
+	if (op->flags & MIC_OP_LAST)
+		mic_resp_receive_done(qp, op, MIC_WC_RECV);
+	return MIC_ACK_OK;
+}
+
+/**
+ * mic_resp_target - find the memory a one-sided request names
+ * @qp: queue pair
+ * @op: request
+ * @access: right it needs; both the QP and the key must give it
+ * @seg: out: the whole message's memory
+ *
+ * Return: the key with a reference, or NULL.
+ */
+static struct mic_mkey *mic_resp_target(struct mic_qp *qp,
+					const struct mic_op *op, int access,
+					struct mic_seg *seg)
+{
+	struct mic_mkey *mkey;
+
+	if (!(qp->attr.qp_access_flags & access))
+		return NULL;
+	mkey = mic_mkey_get(qp->dev, op->rkey);
+	if (!mkey)
+		return NULL;
+	if (mic_mkey_seg(mkey, qp->ibqp->pd, access, op->raddr, op->length,
+			 seg)) {
+		mic_mkey_put(mkey);
+		return NULL;
+	}
+	return mkey;
+}
+
+/* A key is not looked at for 0 bytes, IBA 9.7.4.1.5. */
+static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
+{
+	struct mic_seg seg;
+	const struct mic_sgl dst = { .seg = &seg, .nseg = 1 };
+	struct mic_mkey *mkey;
+
+	if (!op->length)
+		return MIC_ACK_OK;
+	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_WRITE, &seg);
+	if (!mkey)
+		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+	mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off, op->seg_len);
+	mic_mkey_put(mkey);
+	return MIC_ACK_OK;
+}
+
+static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack;
+
+	/* the flag comes with the last segment, and so does the need */
+	if (op->flags & MIC_OP_IMM) {
+		ack = mic_resp_take(qp, op);
+		if (ack)
+			return ack;
+	}
+	ack = mic_resp_write_data(qp, op);
+	if (!ack && op->flags & MIC_OP_IMM)
+		mic_resp_receive_done(qp, op, MIC_WC_RECV_RDMA_WITH_IMM);
+	return ack;
+}
+
+static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
+{
+	struct mic_seg seg;
+	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
+	struct mic_mkey *mkey;
+
+	if (!qp->attr.max_dest_rd_atomic)
+		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
+	if (!op->length)
+		return MIC_ACK_OK;
+	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_READ, &seg);
+	if (!mkey)
+		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+	mic_sgl_copy(op->data, op->seg_off, &src, op->seg_off, op->seg_len);
+	mic_mkey_put(mkey);
+	return MIC_ACK_OK;
+}
+
+/* The target of an atomic, or NULL if it is not an aligned 8-byte word. */
+static void *mic_resp_word(const struct mic_op *op, const struct mic_seg *seg)
+{
+	size_t len = sizeof(u64);
+	void *word = mic_window_at(seg->win, seg->off, &len);
+
+	if (op->length != sizeof(u64) || !IS_ALIGNED(op->raddr, sizeof(u64)) ||
+	    !IS_ALIGNED((uintptr_t)word, sizeof(u64)))
+		return NULL;
+	return word;
+}
+
+/*
+ * These are the CPU's own atomic instructions: they hold against everything
+ * that accesses the memory, not only against this device.
+ */
+static void mic_resp_atomic_execute(struct mic_op *op, void *word)
+{
+	if (op->code == MIC_OP_CMP_SWAP)
+		op->result = cmpxchg64((u64 *)word, op->compare_add, op->swap);
+	else
+		op->result = atomic64_fetch_add(op->compare_add, word);
+}
+
+static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack = MIC_ACK_OK;
+	struct mic_mkey *mkey;
+	struct mic_seg seg;
+	void *word;
+
+	if (!qp->attr.max_dest_rd_atomic ||
+	    !IS_ALIGNED(op->raddr, sizeof(u64)))
+		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
+	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_ATOMIC, &seg);
+	if (!mkey)
+		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+	word = mic_resp_word(op, &seg);
+	if (word)
+		mic_resp_atomic_execute(op, word);
+	else
+		ack = mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
+	mic_mkey_put(mkey);
+	return ack;
+}
+
+static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
+{
+	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
+		return false;
+	if (op->qkey != qp->attr.qkey) {
+		mic_count(qp->dev, MIC_CNT_UD_DROPPED);
+		return false;
+	}
+	return true;
+}
+
+/* Only the QP at the other end of the connection is listened to. */
+static bool mic_resp_accepts_connected(struct mic_qp *qp,
+				       const struct mic_op *op)
+{
+	if (op->service != qp->type || op->src_qpn != qp->attr.dest_qp_num ||
+	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
+		return false;
+	/* a message out of sequence: the two sides disagree on the PSN */
+	return !(op->flags & MIC_OP_FIRST) || op->psn == qp->resp.epsn;
+}
+
+static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
+{
+	switch (READ_ONCE(qp->state)) {
+	case IB_QPS_RTR:
+	case IB_QPS_RTS:
+	case IB_QPS_SQD:
+	case IB_QPS_SQE:
+		break;
+	default:
+		return false;
+	}
+	return mic_qp_is_ud(qp) ? mic_resp_accepts_ud(qp, op) :
+				  mic_resp_accepts_connected(qp, op);
+}
+
+static enum mic_ack mic_resp_execute(struct mic_qp *qp, struct mic_op *op)
+{
+	switch (op->code) {
+	case MIC_OP_SEND:
+		return mic_resp_send(qp, op);
+	case MIC_OP_WRITE:
+		return mic_resp_write(qp, op);
+	case MIC_OP_READ:
+		return mic_resp_read(qp, op);
+	case MIC_OP_CMP_SWAP:
+	case MIC_OP_FETCH_ADD:
+		return mic_resp_atomic(qp, op);
+	default:
+		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
+	}
+}
+
+static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack;
+
+	if (!mic_resp_accepts(qp, op))
+		return MIC_ACK_NONE;
+	if (!qp->comm_est && READ_ONCE(qp->state) == IB_QPS_RTR) {
+		qp->comm_est = true;
+		mic_qp_event(qp, IB_EVENT_COMM_EST);
+	}
+	ack = mic_resp_execute(qp, op);
+	if (!ack && op->flags & MIC_OP_LAST)
+		qp->resp.epsn = (op->psn + op->npsn) & 0xffffff;
+	return ack;
+}
+
+/**
+ * mic_resp_submit - carry out a segment at a device of this kernel
+ * @node: the device's node
+ * @op: segment
+ *
+ * Context: process context, may sleep.
+ * Return: the answer.
+ */
+enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op)
+{
+	struct mic_qp *qp = mic_qp_get(node->priv, op->dst_qpn);
+	enum mic_ack ack;
+
+	if (!qp)
+		return MIC_ACK_NONE;
+	mutex_lock(&qp->resp.lock);
+	ack = mic_resp_locked(qp, op);
+	mutex_unlock(&qp->resp.lock);
+	mic_qp_put(qp);
+	return ack;
+}

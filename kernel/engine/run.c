@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Who runs a QP, and when.
+ *
+ * Whoever has news for a QP sets MIC_REQ_PENDING and tries the lock. Whoever
+ * holds the lock looks at the bit again after dropping it. So no news is lost,
+ * and nobody waits for another's copy to end.
+ */
+#include <linux/hrtimer.h>
+#include <linux/workqueue.h>
+
+#include "../verbs/dev.h"
+#include "engine.h"
+
+static enum mic_run mic_qp_run(struct mic_qp *qp)
+{
+	struct mic_budget budget = {
+		.wqes = MIC_BUDGET_WQES,
+		.bytes = MIC_BUDGET_BYTES,
+	};
+	enum mic_run run;
+
+	mic_count(qp->dev, MIC_CNT_RUN);
+	run = mic_req_run(qp, &budget);
+	if (READ_ONCE(qp->state) == IB_QPS_ERR &&
+	    mic_resp_flush(qp, &budget) == MIC_RUN_MORE)
+		run = MIC_RUN_MORE;
+	if (run == MIC_RUN_MORE)
+		mic_count(qp->dev, MIC_CNT_BUDGET);
+	return run;
+}
+
+/**
+ * mic_qp_kick - there is news for a QP: act on it now
+ * @qp: queue pair
+ *
+ * Runs the queues within the budget, unless someone does already; what is left
+ * goes to the worker.
+ *
+ * Context: process context, may sleep.
+ */
+void mic_qp_kick(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	enum mic_run run;
+
+	set_bit(MIC_REQ_PENDING, &req->flags);
+	smp_mb__after_atomic();
+	while (test_bit(MIC_REQ_PENDING, &req->flags) &&
+	       mutex_trylock(&req->lock)) {
+		clear_bit(MIC_REQ_PENDING, &req->flags);
+		smp_mb__after_atomic();
+		run = mic_qp_run(qp);
+		mutex_unlock(&req->lock);
+		smp_mb();	/* unlock, then look at the bit again */
+		if (run == MIC_RUN_MORE) {
+			queue_work(mic_wq, &qp->work);
+			return;
+		}
+	}
+}
+
+/**
+ * mic_qp_kick_deferred - there is news for a QP: have the worker act on it
+ * @qp: queue pair
+ *
+ * Context: any.
+ */
+void mic_qp_kick_deferred(struct mic_qp *qp)
+{
+	queue_work(mic_wq, &qp->work);
+}
+
+/* The worker. */
+void mic_qp_work(struct work_struct *work)
+{
+	struct mic_qp *qp = container_of(work, struct mic_qp, work);
+
+	mic_count(qp->dev, MIC_CNT_RUN_WORKER);
+	mic_qp_kick(qp);
+}
+
+/**
+ * mic_qp_lock - keep the engine away from a QP
+ * @qp: queue pair
+ *
+ * On return neither its requester nor its responder runs.
+ */
+void mic_qp_lock(struct mic_qp *qp)
+{
+	mutex_lock(&qp->req.lock);
+	mutex_lock(&qp->resp.lock);
+}
+
+/**
+ * mic_qp_unlock - let the engine run again
+ * @qp: queue pair
+ *
+ * What arrived meanwhile goes to the worker.
+ */
+void mic_qp_unlock(struct mic_qp *qp)
+{
+	mutex_unlock(&qp->resp.lock);
+	mutex_unlock(&qp->req.lock);
+	mic_qp_kick_deferred(qp);
+}
+
+/* A retry interval is over. */
+enum hrtimer_restart mic_req_timeout(struct hrtimer *timer)
+{
+	struct mic_req *req = container_of(timer, struct mic_req, timer);
+
+	mic_qp_kick_deferred(container_of(req, struct mic_qp, req));
+	return HRTIMER_NORESTART;
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Scatter/gather lists: from keys and addresses to memory.
+ */
+#include <linux/slab.h>
+
+#include "../verbs/dev.h"
+#include "../verbs/mr.h"
+#include "engine.h"
+
+/**
+ * mic_sges_init - make room for lists of a length
+ * @sges: zeroed
+ * @max: elements; there is room for one even if it is 0
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int mic_sges_init(struct mic_sges *sges, u32 max)
+{
+	u32 n = max(max, 1U);
+
+	sges->sge = kcalloc(n, sizeof(*sges->sge), GFP_KERNEL_ACCOUNT);
+	sges->seg = kcalloc(n, sizeof(*sges->seg), GFP_KERNEL_ACCOUNT);
+	sges->mkey = kcalloc(n, sizeof(*sges->mkey), GFP_KERNEL_ACCOUNT);
+	if (!sges->sge || !sges->seg || !sges->mkey) {
+		mic_sges_destroy(sges);
+		return -ENOMEM;
+	}
+	sges->max = max;
+	return 0;
+}
+
+/**
+ * mic_sges_destroy - free what mic_sges_init() allocated
+ * @sges: list, also one whose initialisation failed
+ */
+void mic_sges_destroy(struct mic_sges *sges)
+{
+	kfree(sges->sge);
+	kfree(sges->seg);
+	kfree(sges->mkey);
+	memset(sges, 0, sizeof(*sges));
+}
+
+/**
+ * mic_sges_bytes - length of a list
+ * @sges: list
+ *
+ * Return: bytes.
+ */
+u64 mic_sges_bytes(const struct mic_sges *sges)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < sges->nsge; i++)
+		bytes += sges->sge[i].length;
+	return bytes;
+}
+
+static enum ib_wc_status mic_sge_resolve(struct mic_sges *sges,
+					 struct mic_dev *dev,
+					 const struct ib_pd *pd, int access,
+					 const struct mic_sge *sge, u32 len)
+{
+	struct mic_mkey *mkey = mic_mkey_get(dev, sge->lkey);
+
+	if (!mkey)
+		return IB_WC_LOC_PROT_ERR;
+	if (mic_mkey_seg(mkey, pd, access, sge->addr, len,
+			 &sges->seg[sges->nseg])) {
+		mic_mkey_put(mkey);
+		return IB_WC_LOC_PROT_ERR;
+	}
+	sges->mkey[sges->nseg++] = mkey;
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * mic_sges_resolve - find the memory of a list
+ * @sges: list
+ * @dev: device
+ * @pd: protection domain the keys must be of
+ * @access: rights needed besides reading: 0 or IB_ACCESS_LOCAL_WRITE
+ * @bytes: how much of the list is used; the elements behind are not looked at
+ *
+ * On success the caller owes a mic_sges_release(). It has to come soon: until
+ * then the regions can't be deregistered.
+ *
+ * Return: IB_WC_SUCCESS or IB_WC_LOC_PROT_ERR.
+ */
+enum ib_wc_status mic_sges_resolve(struct mic_sges *sges, struct mic_dev *dev,
+				   const struct ib_pd *pd, int access,
+				   u64 bytes)
+{
+	enum ib_wc_status status;
+	u32 i;
+
+	sges->nseg = 0;
+	for (i = 0; i < sges->nsge && bytes; i++) {
+		const struct mic_sge *sge = &sges->sge[i];
+		u32 len = min_t(u64, sge->length, bytes);
+
+		if (!len)
+			continue;
+		status = mic_sge_resolve(sges, dev, pd, access, sge, len);
+		if (status) {
+			mic_sges_release(sges);
+			return status;
+		}
+		bytes -= len;
+	}
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * mic_sges_release - let go of the memory of a list
+ * @sges: list
+ */
+void mic_sges_release(struct mic_sges *sges)
+{
+	while (sges->nseg) {
+		struct mic_mkey *mkey = sges->mkey[--sges->nseg];
+
+		if (mkey)
+			mic_mkey_put(mkey);
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The one copy: from the pieces of one list to the pieces of another.
+ */
+#include <linux/export.h>
+#include <linux/sched.h>
+#include <linux/string.h>
+
+#include <mic/window.h>
+
+/* A position in a list of pieces. */
+struct mic_cursor {
+	const struct mic_seg *seg;
+	u64 off;		/* within @seg */
+};
+
+static struct mic_cursor mic_cursor_at(const struct mic_sgl *sgl, u64 off)
+{
+	struct mic_cursor cur = { .seg = sgl->seg, .off = off };
+
+	while (cur.off && cur.off >= cur.seg->len) {
+		cur.off -= cur.seg->len;
+		cur.seg++;
+	}
+	return cur;
+}
+
+/* The next contiguous run, at most *len bytes; steps over empty pieces. */
+static void *mic_cursor_peek(struct mic_cursor *cur, size_t *len)
+{
+	while (cur->off == cur->seg->len) {
+		cur->seg++;
+		cur->off = 0;
+	}
+	*len = min_t(u64, *len, cur->seg->len - cur->off);
+	return mic_window_at(cur->seg->win, cur->seg->off + cur->off, len);
+}
+
+/**
+ * mic_sgl_copy - copy between two lists of pieces
+ * @dst: target
+ * @dst_off: first byte to write, counted over the whole of @dst
+ * @src: source
+ * @src_off: first byte to read, counted over the whole of @src
+ * @len: bytes; both lists hold that many from their offset on
+ *
+ * Runs that do not overlap are copied in ascending order of address. The
+ * source may be written by user space meanwhile; which bytes arrive is then
+ * unspecified.
+ *
+ * Context: any; the caller bounds @len.
+ */
+void mic_sgl_copy(const struct mic_sgl *dst, u64 dst_off,
+		  const struct mic_sgl *src, u64 src_off, size_t len)
+{
+	struct mic_cursor to, from;
+
+	if (!len)
+		return;
+
+	to = mic_cursor_at(dst, dst_off);
+	from = mic_cursor_at(src, src_off);
+	while (len) {
+		size_t n = len;
+		void *d = mic_cursor_peek(&to, &n);
+		const void *s = mic_cursor_peek(&from, &n);
+
+		/* source and target may be the same memory */
+		memmove(d, s, n);
+		to.off += n;
+		from.off += n;
+		len -= n;
+	}
+}
+EXPORT_SYMBOL_GPL(mic_sgl_copy);

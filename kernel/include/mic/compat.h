@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Everything that differs between the supported kernels, 6.1 and later.
+ */
+#ifndef MIC_COMPAT_H
+#define MIC_COMPAT_H
+
+#include <linux/mm.h>
+#include <linux/version.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+/* 6.3 made vm_flags read-only outside these helpers. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
+static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
+#endif
+
+/* 6.11 passes the attribute bundle instead of the udata to create_cq. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+typedef struct ib_udata mic_create_cq_arg;
+
+static inline struct ib_udata *mic_create_cq_udata(mic_create_cq_arg *arg)
+{
+	return arg;
+}
+#else
+typedef struct uverbs_attr_bundle mic_create_cq_arg;
+
+static inline struct ib_udata *mic_create_cq_udata(mic_create_cq_arg *arg)
+{
+	return arg ? &arg->driver_udata : NULL;
+}
+#endif
+
+#endif /* MIC_COMPAT_H */

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Address handles.
+ *
+ * Kernel consumers create and destroy them in atomic context, and ib_core
+ * frees the handle at once. So what the engine reads is separate, and freed
+ * after a grace period.
+ */
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+#include <rdma/mic-abi.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "ah.h"
+#include "dev.h"
+#include "uctx.h"
+
+/**
+ * struct mic_av - address vector
+ * @rcu: readers run under RCU
+ * @pd: protection domain
+ * @addr: where it leads
+ */
+struct mic_av {
+	struct rcu_head rcu;
+	struct ib_pd *pd;
+	struct mic_addr addr;
+};
+
+/**
+ * mic_addr_from_attr - the engine's form of an address vector
+ * @addr: out
+ * @attr: resolved by ib_core: GIDs, destination MAC
+ */
+void mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	const struct ib_gid_attr *sgid_attr = grh->sgid_attr;
+
+	memset(addr, 0, sizeof(*addr));
+	addr->dgid = grh->dgid;
+	addr->sgid = sgid_attr->gid;
+	addr->sl = rdma_ah_get_sl(attr);
+	addr->traffic_class = grh->traffic_class;
+	addr->hop_limit = grh->hop_limit;
+	addr->flow_label = grh->flow_label;
+	addr->ipv4 = ipv6_addr_v4mapped((const struct in6_addr *)&grh->dgid);
+	memcpy(addr->dmac, attr->roce.dmac, ETH_ALEN);
+	if (rdma_read_gid_l2_fields(sgid_attr, &addr->vlan_id, addr->smac))
+		addr->vlan_id = 0xffff;
+}
+
+static int mic_ah_alloc_handle(struct mic_dev *dev, struct mic_ah *ah,
+			       gfp_t gfp)
+{
+	unsigned long flags;
+	int err;
+
+	if (gfpflags_allow_blocking(gfp))
+		return xa_alloc_irq(&dev->ahs, &ah->handle, ah->av,
+				    xa_limit_31b, gfp);
+	xa_lock_irqsave(&dev->ahs, flags);
+	err = __xa_alloc(&dev->ahs, &ah->handle, ah->av, xa_limit_31b, gfp);
+	xa_unlock_irqrestore(&dev->ahs, flags);
+	return err;
+}
+
+int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
+		  struct ib_udata *udata)
+{
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL :
+							     GFP_ATOMIC;
+	struct mic_dev *dev = to_mic_dev(ibah->device);
+	struct mic_create_ah_resp resp = {};
+	struct mic_ah *ah = to_mic_ah(ibah);
+	int err;
+
+	if (!(rdma_ah_get_ah_flags(init->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	if (udata && udata->outlen < sizeof(resp))
+		return -EINVAL;
+	err = mic_limit_get(&dev->nah, MIC_MAX_AH);
+	if (err)
+		return err;
+	ah->av = kzalloc(sizeof(*ah->av), gfp);
+	if (!ah->av) {
+		err = -ENOMEM;
+		goto err_count;
+	}
+	ah->av->pd = ibah->pd;
+	mic_addr_from_attr(&ah->av->addr, init->ah_attr);
+	err = mic_ah_alloc_handle(dev, ah, gfp);
+	if (err)
+		goto err_free;
+	if (udata) {
+		resp.ah_handle = ah->handle;
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_handle;
+	}
+	return 0;
+
+err_handle:
+	xa_erase_irq(&dev->ahs, ah->handle);
+err_free:
+	kfree_rcu(ah->av, rcu);
+err_count:
+	atomic_dec(&dev->nah);
+	return err;
+}
+
+int mic_destroy_ah(struct ib_ah *ibah, u32 flags)
+{
+	struct mic_dev *dev = to_mic_dev(ibah->device);
+	struct mic_ah *ah = to_mic_ah(ibah);
+	unsigned long irq;
+
+	xa_lock_irqsave(&dev->ahs, irq);
+	__xa_erase(&dev->ahs, ah->handle);
+	xa_unlock_irqrestore(&dev->ahs, irq);
+	kfree_rcu(ah->av, rcu);
+	atomic_dec(&dev->nah);
+	return 0;
+}
+
+int mic_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
+{
+	const struct mic_addr *addr = &to_mic_ah(ibah)->av->addr;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->type = ibah->type;
+	rdma_ah_set_port_num(attr, 1);
+	rdma_ah_set_sl(attr, addr->sl);
+	rdma_ah_set_grh(attr, (union ib_gid *)&addr->dgid, addr->flow_label,
+			ibah->sgid_attr ? ibah->sgid_attr->index : 0,
+			addr->hop_limit, addr->traffic_class);
+	memcpy(attr->roce.dmac, addr->dmac, ETH_ALEN);
+	return 0;
+}
+
+/**
+ * mic_av_get - where an address handle leads
+ * @dev: device
+ * @handle: number, unchecked
+ * @pd: protection domain it has to be of; NULL for kernel consumers
+ * @addr: out
+ *
+ * Return: 0 or -ENOENT.
+ */
+int mic_av_get(struct mic_dev *dev, u32 handle, const struct ib_pd *pd,
+	       struct mic_addr *addr)
+{
+	struct mic_av *av;
+	int err = -ENOENT;
+
+	rcu_read_lock();
+	av = xa_load(&dev->ahs, handle);
+	if (av && (!pd || av->pd == pd)) {
+		*addr = av->addr;
+		err = 0;
+	}
+	rcu_read_unlock();
+	return err;
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Hardware counters. Counted per CPU, added up when someone looks.
+ */
+#include <linux/build_bug.h>
+#include <rdma/ib_verbs.h>
+
+#include "counters.h"
+#include "dev.h"
+
+static const struct rdma_stat_desc mic_stat_descs[] = {
+	[MIC_CNT_SEND] = { .name = "sends" },
+	[MIC_CNT_WRITE] = { .name = "rdma_writes" },
+	[MIC_CNT_READ] = { .name = "rdma_reads" },
+	[MIC_CNT_ATOMIC] = { .name = "atomics" },
+	[MIC_CNT_TX_BYTES] = { .name = "tx_bytes" },
+	[MIC_CNT_RX_BYTES] = { .name = "rx_bytes" },
+	[MIC_CNT_RECV] = { .name = "receives" },
+	[MIC_CNT_RNR_SENT] = { .name = "rnr_nak_sent" },
+	[MIC_CNT_RNR_RETRY] = { .name = "rnr_retries" },
+	[MIC_CNT_RNR_EXCEEDED] = { .name = "rnr_retries_exceeded" },
+	[MIC_CNT_RETRY] = { .name = "retries" },
+	[MIC_CNT_RETRY_EXCEEDED] = { .name = "retries_exceeded" },
+	[MIC_CNT_REMOTE_ACCESS_ERR] = { .name = "resp_access_errors" },
+	[MIC_CNT_REMOTE_INV_REQ_ERR] = { .name = "resp_invalid_requests" },
+	[MIC_CNT_REMOTE_OP_ERR] = { .name = "resp_operation_errors" },
+	[MIC_CNT_LOCAL_ERR] = { .name = "req_errors" },
+	[MIC_CNT_UD_DROPPED] = { .name = "datagrams_dropped" },
+	[MIC_CNT_FLUSHED] = { .name = "flushed" },
+	[MIC_CNT_CQ_OVERFLOW] = { .name = "cq_overflows" },
+	[MIC_CNT_CQ_EVENT] = { .name = "cq_events" },
+	[MIC_CNT_RUN] = { .name = "engine_runs" },
+	[MIC_CNT_RUN_WORKER] = { .name = "engine_worker_runs" },
+	[MIC_CNT_BUDGET] = { .name = "engine_budget_exhausted" },
+};
+
+static_assert(ARRAY_SIZE(mic_stat_descs) == MIC_CNT_MAX);
+
+struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
+					      u32 port)
+{
+	return rdma_alloc_hw_stats_struct(mic_stat_descs, MIC_CNT_MAX,
+					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+
+int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		     u32 port, int index)
+{
+	struct mic_dev *dev = to_mic_dev(ibdev);
+	int cpu, i;
+
+	if (!port)
+		return -EINVAL;
+	for (i = 0; i < MIC_CNT_MAX; i++) {
+		u64 sum = 0;
+
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(per_cpu_ptr(dev->counters,
+						     cpu)->value[i]);
+		stats->value[i] = sum;
+	}
+	return MIC_CNT_MAX;
+}

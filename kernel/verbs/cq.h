@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Completion queues.
+ */
+#ifndef MIC_CQ_H
+#define MIC_CQ_H
+
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include <mic/compat.h>
+
+#include "ring.h"
+
+/**
+ * struct mic_cq - completion queue
+ * @ibcq: ib_core's part
+ * @lock: serialises everything below; irq-safe, the innermost lock
+ * @buf: memory
+ * @ctl: control block in shared memory
+ * @ring: elements in shared memory
+ * @entries: number of elements, a power of two
+ * @producer: index of the next element to write
+ * @consumer: kernel consumers: index of the next element to poll
+ * @overflow: an element was lost; the queue takes no more
+ * @timestamps: elements carry the time
+ */
+struct mic_cq {
+	struct ib_cq ibcq;
+	spinlock_t lock;
+	struct mic_buf *buf;
+	struct mic_cq_ctl *ctl;
+	struct mic_cqe *ring;
+	u32 entries;
+	u32 producer;
+	u32 consumer;
+	bool overflow;
+	bool timestamps;
+};
+
+static inline struct mic_cq *to_mic_cq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct mic_cq, ibcq);
+}
+
+/* cq.c */
+int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		  mic_create_cq_arg *arg);
+int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+
+/* cqe.c */
+void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited);
+void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp);
+int mic_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
+int mic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+#endif /* MIC_CQ_H */

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The RDMA device.
+ */
+#ifndef MIC_DEV_H
+#define MIC_DEV_H
+
+#include <linux/netdevice.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include <mic/fabric.h>
+
+#include "counters.h"
+
+enum mic_limits {
+	MIC_MAX_QP = 65536,
+	MIC_MAX_WR = 32768,		/* elements of a work queue */
+	MIC_MAX_SGE = 32,
+	MIC_MAX_INLINE = 512,		/* bytes */
+	MIC_MAX_CQ = 65536,
+	MIC_MAX_CQE = 1 << 22,
+	MIC_MAX_MR = 1 << 20,
+	MIC_MAX_MW = 1 << 20,
+	MIC_MAX_PD = 65536,
+	MIC_MAX_AH = 65536,
+	MIC_MAX_SRQ = 65536,
+	MIC_MAX_RD_ATOM = 128,
+	MIC_MAX_MSG = 1 << 30,		/* bytes */
+	MIC_MAX_FAST_REG_PAGES = 512,
+	MIC_MAX_GID = 32,
+	MIC_MAX_PKEY = 1,
+};
+
+/**
+ * struct mic_dev - an RDMA device on a netdev
+ * @ibdev: ib_core's part
+ * @ndev: the netdev it was made on; ib_core holds the reference
+ * @node: its end of the fabric
+ * @qps: QPs by number
+ * @mkeys: memory keys by index (key >> 8)
+ * @ahs: address handles by index
+ * @next_qpn: where the search for a free QP number starts
+ * @next_mkey: where the search for a free key index starts
+ * @nqp: number of QPs
+ * @ncq: number of CQs
+ * @nmr: number of MRs
+ * @npd: number of PDs
+ * @nah: number of address handles
+ * @nsrq: number of SRQs
+ * @counters: events counted per CPU
+ */
+struct mic_dev {
+	struct ib_device ibdev;
+	struct net_device *ndev;
+	struct mic_node *node;
+	struct xarray qps;
+	struct xarray mkeys;
+	struct xarray ahs;
+	u32 next_qpn;
+	u32 next_mkey;
+	atomic_t nqp;
+	atomic_t ncq;
+	atomic_t nmr;
+	atomic_t npd;
+	atomic_t nah;
+	atomic_t nsrq;
+	struct mic_counters __percpu *counters;
+};
+
+static inline struct mic_dev *to_mic_dev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct mic_dev, ibdev);
+}
+
+/* Count one more object; fails at the limit. */
+static inline int mic_limit_get(atomic_t *count, int max)
+{
+	return atomic_add_unless(count, 1, max) ? 0 : -ENOMEM;
+}
+
+int mic_dev_create(const char *name, struct net_device *ndev);
+extern struct workqueue_struct *mic_wq;
+
+/* port.c */
+int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+		     struct ib_udata *udata);
+int mic_query_port(struct ib_device *ibdev, u32 port,
+		   struct ib_port_attr *attr);
+int mic_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
+int mic_get_port_immutable(struct ib_device *ibdev, u32 port,
+			   struct ib_port_immutable *immutable);
+enum rdma_link_layer mic_get_link_layer(struct ib_device *ibdev, u32 port);
+int mic_add_gid(const struct ib_gid_attr *attr, void **context);
+int mic_del_gid(const struct ib_gid_attr *attr, void **context);
+u32 mic_port_mtu(struct mic_dev *dev);
+void mic_port_event(struct mic_dev *dev, enum ib_event_type type);
+
+/* netdev.c */
+int mic_netdev_init(void);
+void mic_netdev_exit(void);
+
+#endif /* MIC_DEV_H */

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The device: made by "rdma link add NAME type mic netdev DEV".
+ */
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <net/addrconf.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/mic-abi.h>
+#include <rdma/rdma_netlink.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include <mic/compat.h>
+
+#include "../engine/engine.h"
+#include "ah.h"
+#include "counters.h"
+#include "cq.h"
+#include "dev.h"
+#include "mr.h"
+#include "pd.h"
+#include "qp.h"
+#include "srq.h"
+#include "uctx.h"
+
+struct workqueue_struct *mic_wq;
+
+static const struct mic_node_ops mic_local_node_ops = {
+	.submit = mic_resp_submit,
+};
+
+static void mic_dealloc_driver(struct ib_device *ibdev)
+{
+	struct mic_dev *dev = to_mic_dev(ibdev);
+
+	mic_node_leave(dev->node);
+	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->mkeys));
+	WARN_ON(!xa_empty(&dev->ahs));
+	xa_destroy(&dev->qps);
+	xa_destroy(&dev->mkeys);
+	xa_destroy(&dev->ahs);
+	free_percpu(dev->counters);
+}
+
+static const struct ib_device_ops mic_dev_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = MIC_DRIVER_ID,
+	.uverbs_abi_ver = MIC_UVERBS_ABI_VERSION,
+
+	.add_gid = mic_add_gid,
+	.alloc_hw_port_stats = mic_alloc_hw_port_stats,
+	.alloc_pd = mic_alloc_pd,
+	.alloc_ucontext = mic_alloc_ucontext,
+	.create_ah = mic_create_ah,
+	.create_cq = mic_create_cq,
+	.create_qp = mic_create_qp,
+	.create_srq = mic_create_srq,
+	.create_user_ah = mic_create_ah,
+	.dealloc_driver = mic_dealloc_driver,
+	.dealloc_pd = mic_dealloc_pd,
+	.dealloc_ucontext = mic_dealloc_ucontext,
+	.del_gid = mic_del_gid,
+	.dereg_mr = mic_dereg_mr,
+	.destroy_ah = mic_destroy_ah,
+	.destroy_cq = mic_destroy_cq,
+	.destroy_qp = mic_destroy_qp,
+	.destroy_srq = mic_destroy_srq,
+	.disassociate_ucontext = mic_disassociate_ucontext,
+	.get_dma_mr = mic_get_dma_mr,
+	.get_hw_stats = mic_get_hw_stats,
+	.get_link_layer = mic_get_link_layer,
+	.get_port_immutable = mic_get_port_immutable,
+	.mmap = mic_mmap,
+	.modify_qp = mic_modify_qp,
+	.modify_srq = mic_modify_srq,
+	.poll_cq = mic_poll_cq,
+	.post_recv = mic_post_recv,
+	.post_send = mic_post_send,
+	.post_srq_recv = mic_post_srq_recv,
+	.query_ah = mic_query_ah,
+	.query_device = mic_query_device,
+	.query_pkey = mic_query_pkey,
+	.query_port = mic_query_port,
+	.query_qp = mic_query_qp,
+	.query_srq = mic_query_srq,
+	.reg_user_mr = mic_reg_user_mr,
+	.req_notify_cq = mic_req_notify_cq,
+	.resize_cq = mic_resize_cq,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, mic_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_cq, mic_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, mic_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, mic_ibqp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, mic_srq, ibsrq),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, mic_uctx, ibuctx),
+};
+
+static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
+{
+	struct ib_device *ibdev = &dev->ibdev;
+
+	dev->ndev = ndev;
+	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->mkeys, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
+
+	strscpy(ibdev->node_desc, "mic", sizeof(ibdev->node_desc));
+	ibdev->node_type = RDMA_NODE_IB_CA;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = num_possible_cpus();
+	/* rdma_cm looks for the netdev below the parent */
+	ibdev->dev.parent = ndev->dev.parent;
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, ndev->dev_addr);
+
+	dev->counters = alloc_percpu(struct mic_counters);
+	if (!dev->counters)
+		return -ENOMEM;
+	dev->node = mic_node_create(&mic_local_node_ops, dev);
+	if (IS_ERR(dev->node)) {
+		free_percpu(dev->counters);
+		return PTR_ERR(dev->node);
+	}
+	return 0;
+}
+
+/**
+ * mic_dev_create - make a device on a netdev and register it
+ * @name: name, may contain %d
+ * @ndev: Ethernet netdev
+ *
+ * Context: process context, under the RTNL-free part of a netlink request.
+ * Return: 0 or an error.
+ */
+int mic_dev_create(const char *name, struct net_device *ndev)
+{
+	struct mic_dev *dev;
+	int err;
+
+	dev = ib_alloc_device(mic_dev, ibdev);
+	if (!dev)
+		return -ENOMEM;
+	err = mic_dev_init(dev, ndev);
+	if (err)
+		goto err_dealloc;
+	/* from here on ib_dealloc_device() calls mic_dealloc_driver() */
+	ib_set_device_ops(&dev->ibdev, &mic_dev_ops);
+	err = ib_device_set_netdev(&dev->ibdev, ndev, 1);
+	if (err)
+		goto err_dealloc;
+	err = ib_register_device(&dev->ibdev, name, NULL);
+	if (err)
+		goto err_dealloc;
+	return 0;
+
+err_dealloc:
+	ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+static int mic_newlink(const char *name, struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+
+	if (ndev->flags & IFF_LOOPBACK || ndev->type != ARPHRD_ETHER)
+		return -EINVAL;
+	ibdev = ib_device_get_by_netdev(ndev, MIC_DRIVER_ID);
+	if (ibdev) {
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
+	return mic_dev_create(name, ndev);
+}
+
+static struct rdma_link_ops mic_link_ops = {
+	.type = "mic",
+	.newlink = mic_newlink,
+};
+
+static int __init mic_init(void)
+{
+	int err;
+
+	mic_wq = alloc_workqueue("mic", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!mic_wq)
+		return -ENOMEM;
+	err = mic_netdev_init();
+	if (err) {
+		destroy_workqueue(mic_wq);
+		return err;
+	}
+	rdma_link_register(&mic_link_ops);
+	return 0;
+}
+
+static void __exit mic_exit(void)
+{
+	rdma_link_unregister(&mic_link_ops);
+	ib_unregister_driver(MIC_DRIVER_ID);
+	mic_netdev_exit();
+	destroy_workqueue(mic_wq);
+	rcu_barrier();
+}
+
+module_init(mic_init);
+module_exit(mic_exit);
+
+MODULE_DESCRIPTION("RDMA device whose wire is memory");
+MODULE_LICENSE("Dual BSD/GPL");
+MODULE_ALIAS_RDMA_LINK("mic");

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory keys.
+ *
+ * A key is 24 bits of index and 8 bits of variant. Indices are handed out in
+ * turn, so that one is not reused soon, and the variant starts at random; a
+ * stale or guessed key then meets the protection domain check as well.
+ */
+#include <linux/random.h>
+
+#include "dev.h"
+#include "mr.h"
+
+#define MIC_MKEY_INDEX_MAX	((1U << 24) - 1)
+
+/**
+ * mic_mkey_alloc - reserve a key
+ * @dev: device
+ * @mkey: zeroed; its key is set, the rest is for the caller to fill in
+ *
+ * The key can't be found before mic_mkey_publish().
+ *
+ * Return: 0, -ENOMEM.
+ */
+int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey)
+{
+	u32 index;
+	int err;
+
+	err = xa_alloc_cyclic(&dev->mkeys, &index, NULL,
+			      XA_LIMIT(1, MIC_MKEY_INDEX_MAX), &dev->next_mkey,
+			      GFP_KERNEL);
+	if (err < 0)
+		return -ENOMEM;
+	mkey->key = index << 8 | get_random_u8();
+	refcount_set(&mkey->ref, 1);
+	init_completion(&mkey->gone);
+	return 0;
+}
+
+/**
+ * mic_mkey_publish - a key can be looked up from now on
+ * @dev: device
+ * @mkey: complete but for &mic_mkey.valid, which is set if it is to be used
+ */
+void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey)
+{
+	/* the slot was reserved by mic_mkey_alloc(), nothing to allocate */
+	xa_store(&dev->mkeys, mkey->key >> 8, mkey, GFP_KERNEL);
+}
+
+/**
+ * mic_mkey_destroy - a key exists no more
+ * @dev: device
+ * @mkey: key
+ *
+ * On return nothing uses the key or its memory. The structure has to be freed
+ * with kfree_rcu().
+ *
+ * Context: process context; waits for copies under way, whose length the
+ * engine bounds.
+ */
+void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey)
+{
+	xa_erase(&dev->mkeys, mkey->key >> 8);
+	mic_mkey_put(mkey);
+	wait_for_completion(&mkey->gone);
+}
+
+/**
+ * mic_mkey_get - look a key up
+ * @dev: device
+ * @key: lkey or rkey
+ *
+ * Context: any.
+ * Return: the key with a reference, or NULL.
+ */
+struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key)
+{
+	struct mic_mkey *mkey;
+
+	rcu_read_lock();
+	mkey = xa_load(&dev->mkeys, key >> 8);
+	if (mkey && !refcount_inc_not_zero(&mkey->ref))
+		mkey = NULL;
+	rcu_read_unlock();
+
+	if (mkey && READ_ONCE(mkey->key) != key) {
+		mic_mkey_put(mkey);
+		mkey = NULL;
+	}
+	return mkey;
+}
+
+/**
+ * mic_mkey_put - drop a reference
+ * @mkey: key
+ */
+void mic_mkey_put(struct mic_mkey *mkey)
+{
+	if (refcount_dec_and_test(&mkey->ref))
+		complete(&mkey->gone);
+}
+
+/**
+ * mic_mkey_seg - check an access and say where the memory is
+ * @mkey: key
+ * @pd: protection domain of the queue that uses it
+ * @access: rights that are needed, enum ib_access_flags
+ * @addr: address of the first byte
+ * @len: bytes
+ * @seg: out; valid while the caller holds its reference
+ *
+ * Return: 0, -EACCES (invalid, domain or rights), -ERANGE (bounds).
+ */
+int mic_mkey_seg(const struct mic_mkey *mkey, const struct ib_pd *pd,
+		 int access, u64 addr, u64 len, struct mic_seg *seg)
+{
+	u64 off = addr - mkey->iova;
+
+	if (!READ_ONCE(mkey->valid) || mkey->pd != pd ||
+	    (mkey->access & access) != access)
+		return -EACCES;
+	if (addr < mkey->iova || len > mkey->length ||
+	    off > mkey->length - len)
+		return -ERANGE;
+	seg->win = mkey->win;
+	seg->off = mkey->win_off + off;
+	seg->len = len;
+	return 0;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Memory keys and memory regions.
+ */
+#ifndef MIC_MR_H
+#define MIC_MR_H
+
+#include <linux/completion.h>
+#include <linux/refcount.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+
+#include <mic/window.h>
+
+struct mic_dev;
+
+/**
+ * struct mic_mkey - what an lkey or rkey stands for
+ * @ref: one for the owner while the key exists, one for each user under way
+ * @gone: the last reference was dropped
+ * @rcu: look-ups run under RCU
+ * @key: index << 8 | variant; the variant changes whenever the key is reused
+ * @valid: the key grants access
+ * @access: enum ib_access_flags
+ * @pd: protection domain
+ * @iova: address of the first byte
+ * @length: bytes
+ * @win: memory
+ * @win_off: where @iova is in @win
+ */
+struct mic_mkey {
+	refcount_t ref;
+	struct completion gone;
+	struct rcu_head rcu;
+	u32 key;
+	bool valid;
+	int access;
+	struct ib_pd *pd;
+	u64 iova;
+	u64 length;
+	const struct mic_window *win;
+	u64 win_off;
+};
+
+/**
+ * struct mic_mr - memory region
+ * @ibmr: ib_core's part
+ * @mkey: its key
+ * @win: its memory
+ * @umem: pinned user memory, NULL for kernel regions
+ * @max_pages: fast registration: entries &mic_window.block has room for
+ */
+struct mic_mr {
+	struct ib_mr ibmr;
+	struct mic_mkey mkey;
+	struct mic_window win;
+	struct ib_umem *umem;
+	u32 max_pages;
+};
+
+static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct mic_mr, ibmr);
+}
+
+/* mkey.c */
+int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey);
+void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey);
+void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey);
+struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key);
+void mic_mkey_put(struct mic_mkey *mkey);
+int mic_mkey_seg(const struct mic_mkey *mkey, const struct ib_pd *pd,
+		 int access, u64 addr, u64 len, struct mic_seg *seg);
+
+/* mr.c */
+struct ib_mr *mic_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			      u64 iova, int access, struct ib_udata *udata);
+int mic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+/* fastreg.c */
+struct ib_mr *mic_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+			   u32 max_sg);
+int mic_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents,
+		  unsigned int *offset);
+
+#endif /* MIC_MR_H */

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The device follows the netdev it stands on.
+ */
+#include <linux/netdevice.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/mic-abi.h>
+
+#include "dev.h"
+
+static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
+{
+	switch (event) {
+	case NETDEV_UNREGISTER:
+		ib_unregister_device_queued(&dev->ibdev);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		mic_port_event(dev, netif_running(dev->ndev) &&
+				    netif_carrier_ok(dev->ndev) ?
+				    IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+		break;
+	case NETDEV_CHANGEMTU:
+		mic_port_event(dev, IB_EVENT_PORT_ACTIVE);
+		break;
+	}
+}
+
+static int mic_netdev_event(struct notifier_block *nb, unsigned long event,
+			    void *info)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(info);
+	struct ib_device *ibdev;
+
+	ibdev = ib_device_get_by_netdev(ndev, MIC_DRIVER_ID);
+	if (!ibdev)
+		return NOTIFY_DONE;
+	mic_netdev_changed(to_mic_dev(ibdev), event);
+	ib_device_put(ibdev);
+	return NOTIFY_OK;
+}
+
+static struct notifier_block mic_netdev_notifier = {
+	.notifier_call = mic_netdev_event,
+};
+
+int mic_netdev_init(void)
+{
+	return register_netdevice_notifier(&mic_netdev_notifier);
+}
+
+void mic_netdev_exit(void)
+{
+	unregister_netdevice_notifier(&mic_netdev_notifier);
+}

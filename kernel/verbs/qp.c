@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queue pairs: creation, look-up, destruction.
+ */
+#include <linux/slab.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "../engine/engine.h"
+#include "dev.h"
+#include "post.h"
+#include "qp.h"
+#include "srq.h"
+#include "uctx.h"
+
+#define MIC_QPN_GSI	1
+#define MIC_QPN_MIN	16		/* below: the well-known ones */
+#define MIC_QPN_MAX	0xfffffe	/* 0xffffff is multicast */
+
+/**
+ * mic_qp_get - look a QP up
+ * @dev: device
+ * @qpn: number, unchecked
+ *
+ * Context: any.
+ * Return: the QP with a reference, or NULL.
+ */
+struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn)
+{
+	struct mic_qp *qp;
+
+	rcu_read_lock();
+	qp = xa_load(&dev->qps, qpn);
+	if (qp && !refcount_inc_not_zero(&qp->ref))
+		qp = NULL;
+	rcu_read_unlock();
+	return qp;
+}
+
+/**
+ * mic_qp_put - drop a reference
+ * @qp: queue pair
+ */
+void mic_qp_put(struct mic_qp *qp)
+{
+	if (refcount_dec_and_test(&qp->ref))
+		complete(&qp->gone);
+}
+
+/**
+ * mic_qp_event - tell the owner of a QP what happened to it
+ * @qp: queue pair; the caller holds a reference
+ * @type: affiliated asynchronous event
+ *
+ * Context: process context.
+ */
+void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = qp->ibqp->device,
+		.element.qp = qp->ibqp,
+		.event = type,
+	};
+
+	if (qp->ibqp->event_handler)
+		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
+}
+
+static int mic_qp_check_init(const struct ib_qp_init_attr *init)
+{
+	const struct ib_qp_cap *cap = &init->cap;
+
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UD:
+	case IB_QPT_GSI:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (init->create_flags)
+		return -EOPNOTSUPP;
+	if (!init->send_cq || !init->recv_cq)
+		return -EINVAL;
+	if (cap->max_send_wr > MIC_MAX_WR || cap->max_send_sge > MIC_MAX_SGE ||
+	    cap->max_inline_data > MIC_MAX_INLINE)
+		return -EINVAL;
+	if (!init->srq && (cap->max_recv_wr > MIC_MAX_WR ||
+			   cap->max_recv_sge > MIC_MAX_SGE))
+		return -EINVAL;
+	return 0;
+}
+
+/*
+ * A send element has room for its scatter/gather list or its inline data,
+ * whichever is more; what that leaves over is given to the user.
+ */
+static u32 mic_send_stride(struct ib_qp_cap *cap)
+{
+	u32 room = max_t(u32, cap->max_send_sge * sizeof(struct mic_sge),
+			 cap->max_inline_data);
+
+	room = ALIGN(room, 64);
+	cap->max_inline_data = room;
+	return MIC_SEND_WQE_HDR + room;
+}
+
+static int mic_qp_buf_create(struct mic_qp *qp)
+{
+	struct ib_qp_cap *cap = &qp->cap;
+	size_t size = 0;
+
+	mic_ring_layout(&qp->req.ring, max(cap->max_send_wr, 1U),
+			mic_send_stride(cap), &size);
+	cap->max_send_wr = qp->req.ring.info.entries;
+	if (!qp->srq) {
+		mic_ring_layout(&qp->resp.ring, max(cap->max_recv_wr, 1U),
+				mic_recv_stride(cap->max_recv_sge), &size);
+		cap->max_recv_wr = qp->resp.ring.info.entries;
+	} else {
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+	}
+
+	qp->buf = mic_buf_create(qp->uctx, size);
+	if (IS_ERR(qp->buf))
+		return PTR_ERR(qp->buf);
+	mic_ring_attach(&qp->req.ring, qp->buf);
+	WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);
+	if (!qp->srq)
+		mic_ring_attach(&qp->resp.ring, qp->buf);
+	return 0;
+}
+
+static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
+			const struct ib_qp_init_attr *init)
+{
+	refcount_set(&qp->ref, 1);
+	init_completion(&qp->gone);
+	mutex_init(&qp->modify_lock);
+	mutex_init(&qp->req.lock);
+	mutex_init(&qp->resp.lock);
+	spin_lock_init(&qp->req.post_lock);
+	spin_lock_init(&qp->resp.post_lock);
+	hrtimer_init(&qp->req.timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	qp->req.timer.function = mic_req_timeout;
+	INIT_WORK(&qp->work, mic_qp_work);
+
+	qp->ibqp = ibqp;
+	qp->dev = to_mic_dev(ibqp->device);
+	qp->type = init->qp_type;
+	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->send_cq = to_mic_cq(init->send_cq);
+	qp->recv_cq = to_mic_cq(init->recv_cq);
+	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
+	qp->cap = init->cap;
+	qp->state = IB_QPS_RESET;
+	qp->attr.path_mtu = IB_MTU_4096;
+}
+
+static int mic_qp_alloc_number(struct mic_qp *qp)
+{
+	struct mic_dev *dev = qp->dev;
+	int err;
+
+	if (qp->type == IB_QPT_GSI) {
+		qp->qpn = MIC_QPN_GSI;
+		return xa_insert(&dev->qps, qp->qpn, NULL, GFP_KERNEL);
+	}
+	err = xa_alloc_cyclic(&dev->qps, &qp->qpn, NULL,
+			      XA_LIMIT(MIC_QPN_MIN, MIC_QPN_MAX),
+			      &dev->next_qpn, GFP_KERNEL);
+	return err < 0 ? err : 0;
+}
+
+static int mic_qp_respond(struct mic_qp *qp, struct ib_udata *udata)
+{
+	struct mic_create_qp_resp resp = {
+		.sq = qp->req.ring.info,
+		.rq = qp->resp.ring.info,
+		.max_inline_data = qp->cap.max_inline_data,
+	};
+
+	if (!udata)
+		return 0;
+	mic_buf_info(qp->buf, &resp.map);
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
+static void mic_qp_free(struct mic_qp *qp)
+{
+	mic_sges_destroy(&qp->resp.sges);
+	mic_sges_destroy(&qp->req.sges);
+	kfree_rcu(qp, rcu);
+}
+
+int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+		  struct ib_udata *udata)
+{
+	struct mic_dev *dev = to_mic_dev(ibqp->device);
+	struct mic_qp *qp;
+	u32 recv_sge;
+	int err;
+
+	err = mic_qp_check_init(init);
+	if (err)
+		return err;
+	if (udata && udata->outlen < sizeof(struct mic_create_qp_resp))
+		return -EINVAL;
+	err = mic_limit_get(&dev->nqp, MIC_MAX_QP);
+	if (err)
+		return err;
+	qp = kzalloc(sizeof(*qp), GFP_KERNEL_ACCOUNT);
+	if (!qp) {
+		err = -ENOMEM;
+		goto err_count;
+	}
+	mic_qp_init(qp, ibqp, init);
+	qp->uctx = mic_udata_uctx(udata);
+
+	recv_sge = qp->srq ? qp->srq->max_sge : init->cap.max_recv_sge;
+	err = mic_sges_init(&qp->req.sges, init->cap.max_send_sge);
+	if (!err)
+		err = mic_sges_init(&qp->resp.sges, recv_sge);
+	if (err)
+		goto err_free;
+	err = mic_qp_buf_create(qp);
+	if (err)
+		goto err_free;
+	err = mic_qp_alloc_number(qp);
+	if (err)
+		goto err_buf;
+	err = mic_qp_respond(qp, udata);
+	if (err)
+		goto err_number;
+
+	init->cap = qp->cap;
+	ibqp->qp_num = qp->qpn;
+	container_of(ibqp, struct mic_ibqp, ibqp)->qp = qp;
+	/* from here on the QP can be found */
+	xa_store(&dev->qps, qp->qpn, qp, GFP_KERNEL);
+	return 0;
+
+err_number:
+	xa_erase(&dev->qps, qp->qpn);
+err_buf:
+	mic_buf_destroy(qp->buf);
+err_free:
+	mic_qp_free(qp);
+err_count:
+	atomic_dec(&dev->nqp);
+	return err;
+}
+
+/*
+ * On return nothing of the QP is in use: no look-up finds it, nobody runs it,
+ * and neither its timer nor its worker will.
+ */
+static void mic_qp_stop(struct mic_qp *qp)
+{
+	xa_erase(&qp->dev->qps, qp->qpn);
+	mutex_lock(&qp->req.lock);
+	mutex_lock(&qp->resp.lock);
+	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	mutex_unlock(&qp->resp.lock);
+	mutex_unlock(&qp->req.lock);
+	mic_qp_put(qp);
+	wait_for_completion(&qp->gone);
+	hrtimer_cancel(&qp->req.timer);
+	cancel_work_sync(&qp->work);
+}
+
+int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct mic_qp *qp = to_mic_qp(ibqp);
+	struct mic_dev *dev = qp->dev;
+
+	mic_qp_stop(qp);
+	if (!qp->uctx) {
+		mic_cq_forget(qp->send_cq, ibqp);
+		mic_cq_forget(qp->recv_cq, ibqp);
+	}
+	if (qp->req.node)
+		mic_node_put(qp->req.node);
+	mic_buf_destroy(qp->buf);
+	mic_qp_free(qp);
+	atomic_dec(&dev->nqp);
+	return 0;
+}

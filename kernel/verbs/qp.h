@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Queue pairs.
+ */
+#ifndef MIC_QP_H
+#define MIC_QP_H
+
+#include <linux/completion.h>
+#include <linux/hrtimer.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include <mic/fabric.h>
+
+#include "cq.h"
+#include "ring.h"
+
+struct mic_dev;
+struct mic_mkey;
+struct mic_srq;
+struct mic_uctx;
+
+/**
+ * struct mic_sges - a scatter/gather list, as given and as resolved
+ * @max: room in the arrays
+ * @nsge: elements given
+ * @sge: the kernel's copy of the elements
+ * @nseg: elements resolved; a reference to each key is held
+ * @seg: the memory behind them
+ * @mkey: keys; NULL for inline data
+ */
+struct mic_sges {
+	u32 max;
+	u32 nsge;
+	struct mic_sge *sge;
+	u32 nseg;
+	struct mic_seg *seg;
+	struct mic_mkey **mkey;
+};
+
+enum mic_req_flags {
+	MIC_REQ_PENDING,	/* work arrived that no run has seen yet */
+};
+
+/**
+ * struct mic_req - requester: what a QP asks of others
+ * @lock: held by the one who runs the send queue, and by modify_qp
+ * @flags: enum mic_req_flags
+ * @ring: send queue
+ * @broken: the send queue's indices made no sense; it is not looked at again
+ * @sges: data of the current request
+ * @wqe: the kernel's copy of the current request
+ * @active: @wqe is under way
+ * @deadline: the current request rests until then; 0 if it does not
+ * @op: what is asked of the responder
+ * @addr: UD: where the current request goes
+ * @length: bytes in the current message
+ * @done: of these, bytes already moved
+ * @psn: packet sequence number of the next message
+ * @retry_left: repetitions left for want of an answer
+ * @rnr_left: repetitions left after RNR NAK
+ * @timer: wakes the worker after a retry interval
+ * @node: RC: the peer's node, a reference is held; NULL if not known yet
+ * @post_lock: kernel consumers: serialises posting
+ */
+struct mic_req {
+	struct mutex lock;
+	unsigned long flags;
+	struct mic_ring ring;
+	bool broken;
+	bool active;
+	u8 retry_left;
+	u8 rnr_left;
+	struct mic_sges sges;
+	struct mic_send_wqe wqe;
+	struct mic_op op;
+	struct mic_addr addr;
+	u32 length;
+	u32 done;
+	u32 psn;
+	ktime_t deadline;
+	struct hrtimer timer;
+	struct mic_node *node;
+	spinlock_t post_lock;
+};
+
+/**
+ * struct mic_resp - responder: what others ask of a QP
+ * @lock: held while a request is carried out here, and by modify_qp; taken
+ *	inside the &mic_req.lock of the sender
+ * @ring: receive queue, unless there is an SRQ
+ * @broken: the receive queue's indices made no sense
+ * @sges: the receive under way
+ * @wr_id: of the receive under way
+ * @active: a receive was taken from the queue and is not complete
+ * @epsn: packet sequence number the next message must have
+ * @post_lock: kernel consumers: serialises posting
+ */
+struct mic_resp {
+	struct mutex lock;
+	struct mic_ring ring;
+	bool broken;
+	bool active;
+	struct mic_sges sges;
+	u64 wr_id;
+	u32 epsn;
+	spinlock_t post_lock;
+};
+
+/**
+ * struct mic_qp - queue pair, the engine's part
+ * @ref: one for the owner, one for each user under way
+ * @gone: the last reference was dropped
+ * @rcu: look-ups run under RCU
+ * @ibqp: ib_core's part, which goes when destroy_qp returns
+ * @dev: device
+ * @uctx: user context, NULL for a kernel consumer
+ * @srq: shared receive queue or NULL
+ * @send_cq: completions of @req
+ * @recv_cq: completions of @resp
+ * @buf: memory of the queues
+ * @qpn: number
+ * @type: enum ib_qp_type
+ * @sig_all: every send completes visibly
+ * @comm_est: the event was given
+ * @last_wqe: the event was given
+ * @state: enum ib_qp_state; read anywhere, changed under both locks, but to
+ *	IB_QPS_ERR and IB_QPS_SQE under either
+ * @attr: what modify_qp set
+ * @addr: RC and UC: where the peer is
+ * @cap: capacities granted
+ * @modify_lock: serialises modify_qp and query_qp, taken before the others
+ * @work: the worker of both queues
+ */
+struct mic_qp {
+	refcount_t ref;
+	struct completion gone;
+	struct rcu_head rcu;
+	struct ib_qp *ibqp;
+	struct mic_dev *dev;
+	struct mic_uctx *uctx;
+	struct mic_srq *srq;
+	struct mic_cq *send_cq;
+	struct mic_cq *recv_cq;
+	struct mic_buf *buf;
+	u32 qpn;
+	u8 type;
+	bool sig_all;
+	bool comm_est;
+	bool last_wqe;
+	int state;
+	struct mic_req req;
+	struct mic_resp resp;
+	struct ib_qp_attr attr;
+	struct mic_addr addr;
+	struct ib_qp_cap cap;
+	struct mutex modify_lock;
+	struct work_struct work;
+};
+
+/* What ib_core allocates: a pointer, since it frees without a grace period. */
+struct mic_ibqp {
+	struct ib_qp ibqp;
+	struct mic_qp *qp;
+};
+
+static inline struct mic_qp *to_mic_qp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct mic_ibqp, ibqp)->qp;
+}
+
+static inline bool mic_qp_is_ud(const struct mic_qp *qp)
+{
+	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
+}
+
+static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
+{
+	return qp->type == IB_QPT_RC;
+}
+
+struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
+void mic_qp_put(struct mic_qp *qp);
+void mic_qp_event(struct mic_qp *qp, enum ib_event_type type);
+
+/* qp.c */
+int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+		  struct ib_udata *udata);
+int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+
+/* qp_state.c */
+int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_udata *udata);
+int mic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init);
+
+/* post.c */
+int mic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		  const struct ib_send_wr **bad_wr);
+int mic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		  const struct ib_recv_wr **bad_wr);
+
+#endif /* MIC_QP_H */

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queue pairs: states and attributes, IBA 10.3.1 and 11.2.5.2.
+ */
+#include <rdma/ib_cache.h>
+
+#include "../engine/engine.h"
+#include "ah.h"
+#include "dev.h"
+#include "qp.h"
+
+static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
+			     int mask)
+{
+	if (mask & (IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE | IB_QP_RATE_LIMIT))
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_CAP)
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_PORT && attr->port_num != 1)
+		return -EINVAL;
+	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index >= MIC_MAX_PKEY)
+		return -EINVAL;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	    attr->max_rd_atomic > MIC_MAX_RD_ATOM)
+		return -EINVAL;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic > MIC_MAX_RD_ATOM)
+		return -EINVAL;
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 ||
+	     ib_mtu_enum_to_int(attr->path_mtu) > mic_port_mtu(qp->dev)))
+		return -EINVAL;
+	if (mask & IB_QP_TIMEOUT && attr->timeout > 31)
+		return -EINVAL;
+	if (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31)
+		return -EINVAL;
+	if (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7)
+		return -EINVAL;
+	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7)
+		return -EINVAL;
+	if (mask & IB_QP_AV &&
+	    !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
+		return -EINVAL;
+	return 0;
+}
+
+/* Back to what create_qp made: empty queues, nothing under way. */
+static void mic_qp_reset(struct mic_qp *qp)
+{
+	qp->req.active = false;
+	qp->req.deadline = 0;
+	qp->req.broken = false;
+	qp->resp.active = false;
+	qp->resp.broken = false;
+	qp->comm_est = false;
+	qp->last_wqe = false;
+	if (qp->req.ring.ctl) {
+		mic_ring_reset(&qp->req.ring);
+		WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);
+	}
+	if (qp->resp.ring.ctl) {
+		mic_ring_reset(&qp->resp.ring);
+		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 0);
+	}
+	if (qp->req.node) {
+		mic_node_put(qp->req.node);
+		qp->req.node = NULL;
+	}
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	qp->attr.path_mtu = IB_MTU_4096;
+}
+
+static void mic_qp_set_path(struct mic_qp *qp, const struct ib_qp_attr *attr)
+{
+	mic_addr_from_attr(&qp->addr, &attr->ah_attr);
+	qp->attr.ah_attr = attr->ah_attr;
+	qp->attr.ah_attr.grh.sgid_attr = NULL;	/* not ours to keep */
+	if (qp->req.node) {
+		mic_node_put(qp->req.node);
+		qp->req.node = NULL;
+	}
+}
+
+static void mic_qp_set_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
+			    int mask)
+{
+	struct ib_qp_attr *to = &qp->attr;
+
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->qp_access_flags = attr->qp_access_flags;
+	if (mask & IB_QP_PKEY_INDEX)
+		to->pkey_index = attr->pkey_index;
+	if (mask & IB_QP_PORT)
+		to->port_num = attr->port_num;
+	if (mask & IB_QP_QKEY)
+		to->qkey = attr->qkey;
+	if (mask & IB_QP_AV)
+		mic_qp_set_path(qp, attr);
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_RQ_PSN)
+		qp->resp.epsn = attr->rq_psn & 0xffffff;
+	if (mask & IB_QP_SQ_PSN)
+		qp->req.psn = attr->sq_psn & 0xffffff;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IB_QP_DEST_QPN)
+		to->dest_qp_num = attr->dest_qp_num & 0xffffff;
+}
+
+static void mic_qp_set_state(struct mic_qp *qp, const struct ib_qp_attr *attr,
+			     int mask)
+{
+	if (!(mask & IB_QP_STATE))
+		return;
+	switch (attr->qp_state) {
+	case IB_QPS_RESET:
+		WRITE_ONCE(qp->state, IB_QPS_RESET);
+		mic_qp_reset(qp);
+		break;
+	case IB_QPS_ERR:
+		mic_qp_error(qp);
+		break;
+	case IB_QPS_SQD:
+		qp->attr.sq_draining = 1;
+		qp->attr.en_sqd_async_notify =
+			mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
+			attr->en_sqd_async_notify;
+		WRITE_ONCE(qp->state, IB_QPS_SQD);
+		break;
+	default:
+		WRITE_ONCE(qp->state, attr->qp_state);
+		break;
+	}
+}
+
+static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
+			     int mask)
+{
+	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
+							qp->state;
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	int err;
+
+	/* the state may have become an error since the caller looked */
+	if (mask & IB_QP_CUR_STATE && cur != qp->state)
+		return -EINVAL;
+	if (!ib_modify_qp_is_ok(cur, next, qp->type, mask))
+		return -EINVAL;
+	err = mic_qp_check_attr(qp, attr, mask);
+	if (err)
+		return err;
+	mic_qp_set_attr(qp, attr, mask);
+	mic_qp_set_state(qp, attr, mask);
+	return 0;
+}
+
+int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_udata *udata)
+{
+	struct mic_qp *qp = to_mic_qp(ibqp);
+	int err;
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+
+	mutex_lock(&qp->modify_lock);
+	mic_qp_lock(qp);
+	err = mic_modify_locked(qp, attr, mask);
+	mic_qp_unlock(qp);
+	mutex_unlock(&qp->modify_lock);
+	return err;
+}
+
+int mic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		 struct ib_qp_init_attr *init)
+{
+	struct mic_qp *qp = to_mic_qp(ibqp);
+
+	mutex_lock(&qp->modify_lock);
+	mic_qp_lock(qp);
+	*attr = qp->attr;
+	attr->qp_state = qp->state;
+	attr->cur_qp_state = qp->state;
+	attr->rq_psn = qp->resp.epsn;
+	attr->sq_psn = qp->req.psn;
+	attr->sq_draining = qp->state == IB_QPS_SQD && qp->attr.sq_draining;
+	attr->cap = qp->cap;
+	mic_qp_unlock(qp);
+	mutex_unlock(&qp->modify_lock);
+
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
+	init->cap = attr->cap;
+	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->qp_type = ibqp->qp_type;
+	init->port_num = 1;
+	return 0;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Shared receive queues.
+ */
+#include <rdma/uverbs_ioctl.h>
+
+#include "../engine/engine.h"
+#include "dev.h"
+#include "post.h"
+#include "srq.h"
+#include "uctx.h"
+
+static int mic_srq_buf_create(struct mic_srq *srq, struct mic_uctx *uctx)
+{
+	size_t size = 0;
+
+	mic_ring_layout(&srq->ring, srq->max_wr,
+			mic_recv_stride(srq->max_sge), &size);
+	srq->buf = mic_buf_create(uctx, size);
+	if (IS_ERR(srq->buf))
+		return PTR_ERR(srq->buf);
+	mic_ring_attach(&srq->ring, srq->buf);
+	return 0;
+}
+
+int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+		   struct ib_udata *udata)
+{
+	struct mic_dev *dev = to_mic_dev(ibsrq->device);
+	struct mic_uctx *uctx = mic_udata_uctx(udata);
+	struct mic_srq *srq = to_mic_srq(ibsrq);
+	struct mic_create_srq_resp resp = {};
+	int err;
+
+	if (init->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	if (!init->attr.max_wr || init->attr.max_wr > MIC_MAX_WR ||
+	    init->attr.max_sge > MIC_MAX_SGE)
+		return -EINVAL;
+	if (uctx && udata->outlen < sizeof(resp))
+		return -EINVAL;
+	err = mic_limit_get(&dev->nsrq, MIC_MAX_SRQ);
+	if (err)
+		return err;
+
+	spin_lock_init(&srq->lock);
+	srq->max_wr = roundup_pow_of_two(init->attr.max_wr);
+	srq->max_sge = init->attr.max_sge;
+	err = mic_srq_buf_create(srq, uctx);
+	if (err)
+		goto err_count;
+	init->attr.max_wr = srq->max_wr;
+	if (uctx) {
+		mic_buf_info(srq->buf, &resp.map);
+		resp.ring = srq->ring.info;
+		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+		if (err)
+			goto err_buf;
+	}
+	return 0;
+
+err_buf:
+	mic_buf_destroy(srq->buf);
+err_count:
+	atomic_dec(&dev->nsrq);
+	return err;
+}
+
+int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct mic_srq *srq = to_mic_srq(ibsrq);
+
+	mic_buf_destroy(srq->buf);
+	atomic_dec(&to_mic_dev(ibsrq->device)->nsrq);
+	return 0;
+}
+
+int mic_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		   enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct mic_srq *srq = to_mic_srq(ibsrq);
+	unsigned long flags;
+
+	if (mask & IB_SRQ_MAX_WR)
+		return -EOPNOTSUPP;
+	if (mask & IB_SRQ_LIMIT) {
+		if (attr->srq_limit > srq->max_wr)
+			return -EINVAL;
+		spin_lock_irqsave(&srq->lock, flags);
+		srq->limit = attr->srq_limit;
+		spin_unlock_irqrestore(&srq->lock, flags);
+	}
+	return 0;
+}
+
+int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct mic_srq *srq = to_mic_srq(ibsrq);
+
+	attr->max_wr = srq->max_wr;
+	attr->max_sge = srq->max_sge;
+	attr->srq_limit = READ_ONCE(srq->limit);
+	return 0;
+}
+
+static void mic_srq_event(struct mic_srq *srq, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = srq->ibsrq.device,
+		.element.srq = &srq->ibsrq,
+		.event = type,
+	};
+
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+}
+
+/* Take one receive; @event is set to what is to be told, or left alone. */
+static enum mic_ack mic_srq_take_locked(struct mic_srq *srq,
+					struct mic_sges *sges, u64 *wr_id,
+					int *event)
+{
+	int n = srq->broken ? 0 : mic_ring_pending(&srq->ring);
+
+	if (n < 0) {
+		srq->broken = true;
+		*event = IB_EVENT_SRQ_ERR;
+		return MIC_ACK_NONE;
+	}
+	if (!n)
+		return MIC_ACK_RNR;
+	mic_recv_copy(&srq->ring, sges, wr_id);
+	mic_ring_advance(&srq->ring);
+	if (srq->limit && n - 1 < srq->limit) {
+		srq->limit = 0;
+		*event = IB_EVENT_SRQ_LIMIT_REACHED;
+	}
+	return MIC_ACK_OK;
+}
+
+/**
+ * mic_srq_take - take a receive out of a shared queue
+ * @srq: queue
+ * @sges: out: its scatter list
+ * @wr_id: out
+ *
+ * Return: MIC_ACK_OK, MIC_ACK_RNR if it is empty, MIC_ACK_NONE if unusable.
+ */
+enum mic_ack mic_srq_take(struct mic_srq *srq, struct mic_sges *sges,
+			  u64 *wr_id)
+{
+	unsigned long flags;
+	enum mic_ack ack;
+	int event = -1;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	ack = mic_srq_take_locked(srq, sges, wr_id, &event);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	if (event >= 0)
+		mic_srq_event(srq, event);
+	return ack;
+}
+
+int mic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad_wr)
+{
+	struct mic_srq *srq = to_mic_srq(ibsrq);
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	for (; wr && !err; wr = err ? wr : wr->next)
+		err = mic_recv_put(&srq->ring, srq->max_sge, wr);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	if (err)
+		*bad_wr = wr;
+	return err;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Shared receive queues.
+ */
+#ifndef MIC_SRQ_H
+#define MIC_SRQ_H
+
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include <mic/op.h>
+
+#include "ring.h"
+
+struct mic_sges;
+
+/**
+ * struct mic_srq - shared receive queue
+ * @ibsrq: ib_core's part
+ * @lock: serialises taking, arming of the limit and kernel posting; irq-safe
+ * @buf: memory
+ * @ring: the queue
+ * @max_wr: elements granted
+ * @max_sge: scatter/gather elements per receive
+ * @limit: an event is due when fewer receives are left; 0 if none is due
+ * @broken: the indices made no sense; it is not looked at again
+ */
+struct mic_srq {
+	struct ib_srq ibsrq;
+	spinlock_t lock;
+	struct mic_buf *buf;
+	struct mic_ring ring;
+	u32 max_wr;
+	u32 max_sge;
+	u32 limit;
+	bool broken;
+};
+
+static inline struct mic_srq *to_mic_srq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct mic_srq, ibsrq);
+}
+
+int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+		   struct ib_udata *udata);
+int mic_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		   enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int mic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		      const struct ib_recv_wr **bad_wr);
+
+enum mic_ack mic_srq_take(struct mic_srq *srq, struct mic_sges *sges,
+			  u64 *wr_id);
+
+#endif /* MIC_SRQ_H */

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * User contexts and their doorbell files.
+ *
+ * The doorbell file does two things: it maps queue memory, and it is the
+ * cheapest system call into the engine. It is a file of our own, so an open
+ * descriptor or a mapping pins this module, and deleting the device needs to
+ * wait for neither: a file whose context is gone answers with EIO.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include <mic/compat.h>
+
+#include "../engine/engine.h"
+#include "dev.h"
+#include "qp.h"
+#include "ring.h"
+#include "uctx.h"
+
+/**
+ * struct mic_doorbell - what a context and its doorbell files share
+ * @ref: one for the context, one for each open file
+ * @lock: serialises mapping with the destruction of buffers and the context
+ * @uctx: the context; cleared, then a grace period, before it goes
+ */
+struct mic_doorbell {
+	struct kref ref;
+	struct mutex lock;
+	struct mic_uctx __rcu *uctx;
+};
+
+static void mic_doorbell_free(struct kref *ref)
+{
+	kfree(container_of(ref, struct mic_doorbell, ref));
+}
+
+static int mic_doorbell_release(struct inode *inode, struct file *file)
+{
+	struct mic_doorbell *db = file->private_data;
+
+	kref_put(&db->ref, mic_doorbell_free);
+	return 0;
+}
+
+/* The QP of that number in the file's context, with a reference. */
+static struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
+{
+	struct mic_uctx *uctx;
+	struct mic_qp *qp;
+
+	rcu_read_lock();
+	uctx = rcu_dereference(db->uctx);
+	if (!uctx) {
+		qp = ERR_PTR(-EIO);
+	} else {
+		qp = mic_qp_get(to_mic_dev(uctx->ibuctx.device), qpn);
+		if (qp && qp->uctx != uctx) {
+			mic_qp_put(qp);
+			qp = NULL;
+		}
+	}
+	rcu_read_unlock();
+	return qp ?: ERR_PTR(-ENOENT);
+}
+
+static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
+			       unsigned long arg)
+{
+	struct mic_qp *qp;
+
+	if (cmd != MIC_IOC_DOORBELL)
+		return -ENOTTY;
+
+	qp = mic_doorbell_qp(file->private_data, arg);
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	mic_qp_kick(qp);
+	mic_qp_put(qp);
+	return 0;
+}
+
+static int mic_doorbell_map(struct mic_uctx *uctx, struct vm_area_struct *vma)
+{
+	struct mic_buf *buf = xa_load(&uctx->bufs, vma->vm_pgoff);
+	unsigned long npages = vma_pages(vma);
+
+	if (!buf || npages > buf->npages)
+		return -EINVAL;
+	/* the pages stand alone in the file, whatever the offset says */
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	return vm_map_pages_zero(vma, buf->page, buf->npages);
+}
+
+static int mic_doorbell_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct mic_doorbell *db = file->private_data;
+	struct mic_uctx *uctx;
+	int err;
+
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+
+	mutex_lock(&db->lock);
+	uctx = rcu_dereference_protected(db->uctx, lockdep_is_held(&db->lock));
+	err = uctx ? mic_doorbell_map(uctx, vma) : -EIO;
+	mutex_unlock(&db->lock);
+	return err;
+}
+
+static const struct file_operations mic_doorbell_fops = {
+	.owner = THIS_MODULE,
+	.release = mic_doorbell_release,
+	.unlocked_ioctl = mic_doorbell_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = mic_doorbell_mmap,
+	.llseek = noop_llseek,
+};
+
+/*
+ * A new doorbell file; the descriptor is reserved but not yet visible, so that
+ * the caller can still fail.
+ */
+static int mic_doorbell_open(struct mic_doorbell *db, struct file **filep)
+{
+	struct file *file;
+	int fd;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	file = anon_inode_getfile("[mic_doorbell]", &mic_doorbell_fops, db,
+				  O_RDWR | O_CLOEXEC);
+	if (IS_ERR(file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	kref_get(&db->ref);
+	*filep = file;
+	return fd;
+}
+
+/* The context behind the udata of a verb, NULL for a kernel consumer. */
+struct mic_uctx *mic_udata_uctx(struct ib_udata *udata)
+{
+	return rdma_udata_to_drv_context(udata, struct mic_uctx, ibuctx);
+}
+
+/**
+ * mic_uctx_add_buf - make a buffer mappable
+ * @uctx: context
+ * @buf: buffer; &mic_buf.mmap_id is set
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int mic_uctx_add_buf(struct mic_uctx *uctx, struct mic_buf *buf)
+{
+	return xa_alloc(&uctx->bufs, &buf->mmap_id, buf, xa_limit_31b,
+			GFP_KERNEL);
+}
+
+/**
+ * mic_uctx_del_buf - a buffer can't be mapped any more
+ * @uctx: context
+ * @buf: buffer
+ *
+ * On return no mapping of it is being made.
+ */
+void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf)
+{
+	mutex_lock(&uctx->db->lock);
+	xa_erase(&uctx->bufs, buf->mmap_id);
+	mutex_unlock(&uctx->db->lock);
+}
+
+int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+{
+	struct mic_uctx *uctx = to_mic_uctx(ibuctx);
+	struct mic_alloc_ucontext_resp resp = {};
+	struct mic_doorbell *db;
+	struct file *file;
+	int err;
+
+	if (udata->outlen < sizeof(resp))
+		return -EINVAL;
+
+	db = kzalloc(sizeof(*db), GFP_KERNEL);
+	if (!db)
+		return -ENOMEM;
+	kref_init(&db->ref);
+	mutex_init(&db->lock);
+	RCU_INIT_POINTER(db->uctx, uctx);
+	uctx->db = db;
+	xa_init_flags(&uctx->bufs, XA_FLAGS_ALLOC1);
+
+	resp.doorbell_fd = mic_doorbell_open(db, &file);
+	if (resp.doorbell_fd < 0) {
+		err = resp.doorbell_fd;
+		goto err_db;
+	}
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_file;
+	fd_install(resp.doorbell_fd, file);
+	return 0;
+
+err_file:
+	fput(file);
+	put_unused_fd(resp.doorbell_fd);
+err_db:
+	RCU_INIT_POINTER(db->uctx, NULL);
+	kref_put(&db->ref, mic_doorbell_free);
+	return err;
+}
+
+void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
+{
+	struct mic_uctx *uctx = to_mic_uctx(ibuctx);
+	struct mic_doorbell *db = uctx->db;
+
+	mutex_lock(&db->lock);
+	RCU_INIT_POINTER(db->uctx, NULL);
+	mutex_unlock(&db->lock);
+	synchronize_rcu_expedited();
+	WARN_ON(!xa_empty(&uctx->bufs));
+	xa_destroy(&uctx->bufs);
+	kref_put(&db->ref, mic_doorbell_free);
+}
+
+/*
+ * Nothing to do: mappings of queue memory hold their pages, and the doorbell
+ * files are cut off when the context goes. That this function exists tells
+ * ib_core that the device can be removed under its users.
+ */
+void mic_disassociate_ucontext(struct ib_ucontext *ibuctx)
+{
+}
+
+int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
+{
+	return -EOPNOTSUPP;	/* queues are mapped by the doorbell file */
+}
