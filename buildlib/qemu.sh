@@ -175,7 +175,7 @@ end_vm() {
 
 console_tail() {
 	echo "--- the end of its console ($run_dir/console):"
-	tail -n 60 "$run_dir/console" | tr -d '\r'
+	tail -n 100 "$run_dir/console" | tr -d '\r'
 	echo "---"
 }
 
@@ -224,7 +224,7 @@ judge_log() {
 	unload=$(cat "$run_dir/unload" 2>/dev/null || echo ok)
 	if [ -s "$run_dir/reports" ]; then
 		say "the kernel log has reports ($run_dir/dmesg):"
-		grep -n -A 12 -F -f "$run_dir/reports" "$run_dir/dmesg" |
+		grep -n -B 3 -A 12 -F -f "$run_dir/reports" "$run_dir/dmesg" |
 			head -n 80 >&2
 		faults+=(reports)
 	fi

@@ -4,12 +4,12 @@
 
 passed=0 failed=0 skipped=0
 
-# load_expected_skips FILE: lines "TEST/CASE  REASON", with glob patterns.
+# load_expected_skips FILE...: lines "TEST/CASE  REASON", with glob patterns.
 load_expected_skips() {
 	expected_skips=()
-	[ -e "$1" ] || return 0
 	mapfile -t expected_skips < <(
-		sed -E '/^[[:space:]]*(#|$)/d; s/(\t| {2,}).*$//' "$1"
+		cat "$@" 2>/dev/null |
+			sed -E '/^[[:space:]]*(#|$)/d; s/(\t| {2,}).*$//'
 	)
 }
 
@@ -112,7 +112,7 @@ report_test() {
 show_kmsg() {
 	echo "     from the kernel log:"
 	scan_log "$1" >"$1.reports"
-	grep -A 15 -F -f "$1.reports" "$1" | head -n 50 | sed 's/^/     | /'
+	grep -B 3 -A 15 -F -f "$1.reports" "$1" | head -n 50 | sed 's/^/     | /'
 	rm -f "$1.reports"
 }
 

@@ -22,8 +22,8 @@
 # . "$MIC_TREE/buildlib/guest.sh" for helpers. What it starts is killed
 # afterwards, and mic0 and mic1 are made again if it changed them.
 #
-# A skip is a failure unless tests/expected-skips has it: lines
-# "TEST/CASE  REASON" with patterns. Logs: build/test-logs/NAME.log
+# A skip is a failure unless the file expected-skips beside it says so in
+# a line "TEST/CASE  REASON" (patterns). Logs: build/test-logs/NAME.log
 # ---
 set -eu
 
@@ -36,7 +36,8 @@ set -eu
 
 LOGS=$BUILD/test-logs
 set=default kernel='' list='' patterns=()
-test_dirs=${MIC_TEST_DIRS:-$TREE/tests $TREE/pyverbs-tests $TREE/buildlib/tests}
+test_dirs=("$TREE/tests" "$TREE/pyverbs-tests" "$TREE/buildlib/tests")
+[ -z "${MIC_TEST_DIR:-}" ] || test_dirs=("$MIC_TEST_DIR")
 
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -82,7 +83,7 @@ is_wanted() {
 collect_tests() {
 	local dir file name packages=()
 
-	for dir in $test_dirs; do
+	for dir in "${test_dirs[@]}"; do
 		for file in "$dir"/*.test; do
 			name=$(basename "$file" .test)
 			[ -x "$file" ] || continue
@@ -136,7 +137,8 @@ run_vm_tests() {
 	todo=("$@")
 	read -r -a options <<<"$options ${kernel:+--kernel $kernel}"
 	kernel_name=$(group_kernel "${options[@]}")
-	"$TREE/buildlib/build.sh" --kernel "$kernel_name"
+	[[ " ${options[*]} " == *" --no-modules "* ]] ||
+		"$TREE/buildlib/build.sh" --kernel "$kernel_name"
 	while [ ${#todo[@]} -gt 0 ]; do
 		run_one_vm
 	done
@@ -222,7 +224,7 @@ if [ -n "$list" ]; then
 	list_tests
 	exit 0
 fi
-load_expected_skips "${MIC_EXPECTED_SKIPS:-$TREE/tests/expected-skips}"
+load_expected_skips "${test_dirs[@]/%//expected-skips}"
 mkdir -p "$LOGS"
 declare -A seen
 groups=()
