@@ -6,7 +6,7 @@
 # Builds the kernel modules for a kernel (6.1) into build/kmod-KERNEL, and
 # the provider, the tests and the tools into build/user.
 #
-#   --sparse   check the modules with sparse on the way
+#   --sparse   then check the modules with sparse (./run check modules)
 # ---
 set -eu
 
@@ -35,15 +35,14 @@ done
 
 # The modules are built in a copy, so that one tree serves several kernels.
 build_modules() {
-	local dir=$BUILD/kmod-$kernel arguments=()
+	local dir=$BUILD/kmod-$kernel
 
 	mkdir -p "$dir"
 	rsync -a --delete --filter='P *.o' --filter='P *.ko' --filter='P .*' \
 		--filter='P *.mod*' --filter='P Module.symvers' \
 		--filter='P modules.order' "$TREE/kernel/" "$dir/"
-	[ -z "$sparse" ] || arguments=(C=2)
 	step "kernel modules for $KREL" make -C "$KDIR" M="$dir" \
-		-j "$(nproc)" "${arguments[@]}" modules
+		-j "$(nproc)" modules
 }
 
 build_user() {
@@ -55,10 +54,11 @@ build_user() {
 
 need_packages rsync cmake ninja-build build-essential pkg-config \
 	libibverbs-dev librdmacm-dev
-[ -z "$sparse" ] || need_packages sparse
 kernel_select "$kernel"
 mkdir -p "$BUILD"
 exec 9>"$BUILD/.lock"
 flock 9
-[ ! -e "$TREE/kernel/Kbuild" ] || build_modules
-[ ! -e "$TREE/CMakeLists.txt" ] || build_user
+build_modules
+build_user
+flock -u 9
+[ -z "$sparse" ] || "$TREE/buildlib/check.sh" modules
