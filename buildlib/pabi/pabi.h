@@ -296,8 +296,6 @@ struct verbs_context_ops {
 
 PABI_CMD(ibv_alloc_mw, ib_uverbs_alloc_mw);
 PABI_CMD(ibv_alloc_pd, ib_uverbs_alloc_pd);
-PABI_CMD(ibv_create_cq, ib_uverbs_create_cq);
-PABI_CMD(ibv_create_qp, ib_uverbs_create_qp);
 PABI_CMD(ibv_create_srq, ib_uverbs_create_srq);
 PABI_CMD(ibv_create_xsrq, ib_uverbs_create_xsrq);
 PABI_CMD(ibv_get_context, ib_uverbs_get_context);
@@ -312,6 +310,7 @@ PABI_CMD(ibv_reg_mr, ib_uverbs_reg_mr);
 PABI_CMD(ibv_rereg_mr, ib_uverbs_rereg_mr);
 PABI_CMD(ibv_resize_cq, ib_uverbs_resize_cq);
 PABI_CMD_EX(ibv_create_cq_ex, ib_uverbs_ex_create_cq);
+PABI_CMD_EX(ibv_create_qp_ex, ib_uverbs_ex_create_qp);
 PABI_CMD_EX(ibv_modify_cq, ib_uverbs_ex_modify_cq);
 
 /*
@@ -386,11 +385,6 @@ int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type,
 		     size_t resp_size);
 int ibv_cmd_dealloc_mw(struct ibv_mw *mw);
 
-int ibv_cmd_create_cq(struct ibv_context *context, int cqe,
-		      struct ibv_comp_channel *channel, int comp_vector,
-		      struct ibv_cq *cq, struct ibv_create_cq *cmd,
-		      size_t cmd_size, struct ib_uverbs_create_cq_resp *resp,
-		      size_t resp_size);
 int ibv_cmd_create_cq_ex(struct ibv_context *context,
 			 const struct ibv_cq_init_attr_ex *attr,
 			 struct verbs_cq *cq, struct ibv_create_cq_ex *cmd,
@@ -420,11 +414,11 @@ int ibv_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 		      struct ibv_query_srq *cmd, size_t cmd_size);
 int ibv_cmd_destroy_srq(struct ibv_srq *srq);
 
-int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
-			 struct ibv_qp_init_attr_ex *attr,
-			 struct ibv_create_qp *cmd, size_t cmd_size,
-			 struct ib_uverbs_create_qp_resp *resp,
-			 size_t resp_size);
+int ibv_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
+			  struct ibv_qp_init_attr_ex *attr,
+			  struct ibv_create_qp_ex *cmd, size_t cmd_size,
+			  struct ib_uverbs_ex_create_qp_resp *resp,
+			  size_t resp_size);
 int ibv_cmd_open_qp(struct ibv_context *context, struct verbs_qp *qp,
 		    int qp_size, struct ibv_qp_open_attr *attr,
 		    struct ibv_open_qp *cmd, size_t cmd_size,
@@ -472,9 +466,8 @@ PABI_ASSERT(sizeof(struct verbs_mr) == 56);
 PABI_ASSERT(sizeof(struct verbs_qp) == 368);
 PABI_ASSERT(offsetof(struct verbs_qp, comp_mask) == 352);
 PABI_ASSERT(sizeof(struct verbs_cq) == 288);
-PABI_ASSERT(sizeof(struct ibv_create_cq) == 8 + 32);
 PABI_ASSERT(sizeof(struct ibv_create_cq_ex) == 24 + 32);
-PABI_ASSERT(sizeof(struct ibv_create_qp) == 8 + 56);
+PABI_ASSERT(sizeof(struct ibv_create_qp_ex) == 24 + 64);
 PABI_ASSERT(sizeof(struct ibv_create_xsrq) == 8 + 48);
 
 #endif /* PABI_H */

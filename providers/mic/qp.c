@@ -7,11 +7,11 @@
 #include "mic.h"
 
 struct create_qp_resp {
-	struct ib_uverbs_create_qp_resp base;
+	struct ib_uverbs_ex_create_qp_resp base;
 	struct mic_create_qp_resp mic;
 };
 static_assert(sizeof(struct create_qp_resp) ==
-		      sizeof(struct ib_uverbs_create_qp_resp) +
+		      sizeof(struct ib_uverbs_ex_create_qp_resp) +
 			      sizeof(struct mic_create_qp_resp),
 	      "the driver's part follows directly");
 
@@ -68,6 +68,7 @@ static int init_qp(struct mic_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+			       IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 	if (attr->comp_mask & ~known)
@@ -82,7 +83,7 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 {
 	pthread_mutex_t *qp_mutex = &to_mctx(context)->qp_mutex;
 	struct create_qp_resp resp = {};
-	struct ibv_create_qp cmd = {};
+	struct ibv_create_qp_ex cmd = {};
 	struct mic_qp *qp;
 	int ret;
 
@@ -94,8 +95,8 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 	if (!qp)
 		return NULL;
 	pthread_mutex_lock(qp_mutex);
-	ret = ibv_cmd_create_qp_ex(context, &qp->vqp, attr, &cmd, sizeof(cmd),
-				   &resp.base, sizeof(resp));
+	ret = ibv_cmd_create_qp_ex2(context, &qp->vqp, attr, &cmd, sizeof(cmd),
+				    &resp.base, sizeof(resp));
 	pthread_mutex_unlock(qp_mutex);
 	if (!ret)
 		ret = init_qp(qp, attr, &resp.mic);
