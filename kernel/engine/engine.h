@@ -61,6 +61,7 @@ enum mic_kind {
 	MIC_KIND_SEND,
 	MIC_KIND_RDMA,
 	MIC_KIND_ATOMIC,
+	MIC_KIND_LOCAL,
 };
 
 /**
@@ -70,6 +71,7 @@ enum mic_kind {
  * @op: enum mic_op_code
  * @op_flags: enum mic_op_flags, given with the last segment
  * @wc: enum mic_wc_opcode
+ * @length: bytes the message must have, 0 if any will do
  * @counter: counts it
  * @local_access: rights needed on the local memory
  */
@@ -79,12 +81,17 @@ struct mic_opcode {
 	u8 op;
 	u8 op_flags;
 	u8 wc;
+	u8 length;
 	u8 counter;
 	int local_access;
 };
 
 const struct mic_opcode *mic_opcode(const struct mic_qp *qp, u8 wr_opcode);
 enum ib_wc_status mic_req_start(struct mic_qp *qp);
+
+/* local.c: requests that change a key of one's own */
+enum ib_wc_status mic_req_local(struct mic_qp *qp);
+bool mic_invalidate(struct mic_qp *qp, u32 key);
 
 /* responder.c: the other side of a request */
 enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op);

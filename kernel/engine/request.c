@@ -11,18 +11,22 @@
 #include "engine.h"
 
 #define MIC_T_RC	BIT(IB_QPT_RC)
+#define MIC_T_UC	BIT(IB_QPT_UC)
+#define MIC_T_XRC	BIT(IB_QPT_XRC_INI)
+#define MIC_T_REL	(MIC_T_RC | MIC_T_XRC)
+#define MIC_T_CONN	(MIC_T_REL | MIC_T_UC)
 #define MIC_T_UD	(BIT(IB_QPT_UD) | BIT(IB_QPT_GSI))
 
 static const struct mic_opcode mic_opcodes[] = {
 	[MIC_WR_RDMA_WRITE] = {
-		.types = MIC_T_RC,
+		.types = MIC_T_CONN,
 		.kind = MIC_KIND_RDMA,
 		.op = MIC_OP_WRITE,
 		.wc = MIC_WC_RDMA_WRITE,
 		.counter = MIC_CNT_WRITE,
 	},
 	[MIC_WR_RDMA_WRITE_WITH_IMM] = {
-		.types = MIC_T_RC,
+		.types = MIC_T_CONN,
 		.kind = MIC_KIND_RDMA,
 		.op = MIC_OP_WRITE,
 		.op_flags = MIC_OP_IMM,
@@ -30,14 +34,14 @@ static const struct mic_opcode mic_opcodes[] = {
 		.counter = MIC_CNT_WRITE,
 	},
 	[MIC_WR_SEND] = {
-		.types = MIC_T_RC | MIC_T_UD,
+		.types = MIC_T_CONN | MIC_T_UD,
 		.kind = MIC_KIND_SEND,
 		.op = MIC_OP_SEND,
 		.wc = MIC_WC_SEND,
 		.counter = MIC_CNT_SEND,
 	},
 	[MIC_WR_SEND_WITH_IMM] = {
-		.types = MIC_T_RC | MIC_T_UD,
+		.types = MIC_T_CONN | MIC_T_UD,
 		.kind = MIC_KIND_SEND,
 		.op = MIC_OP_SEND,
 		.op_flags = MIC_OP_IMM,
@@ -45,7 +49,7 @@ static const struct mic_opcode mic_opcodes[] = {
 		.counter = MIC_CNT_SEND,
 	},
 	[MIC_WR_RDMA_READ] = {
-		.types = MIC_T_RC,
+		.types = MIC_T_REL,
 		.kind = MIC_KIND_RDMA,
 		.op = MIC_OP_READ,
 		.wc = MIC_WC_RDMA_READ,
@@ -53,20 +57,56 @@ static const struct mic_opcode mic_opcodes[] = {
 		.counter = MIC_CNT_READ,
 	},
 	[MIC_WR_ATOMIC_CMP_AND_SWP] = {
-		.types = MIC_T_RC,
+		.types = MIC_T_REL,
 		.kind = MIC_KIND_ATOMIC,
 		.op = MIC_OP_CMP_SWAP,
 		.wc = MIC_WC_COMP_SWAP,
 		.local_access = IB_ACCESS_LOCAL_WRITE,
+		.length = sizeof(u64),
 		.counter = MIC_CNT_ATOMIC,
 	},
 	[MIC_WR_ATOMIC_FETCH_AND_ADD] = {
-		.types = MIC_T_RC,
+		.types = MIC_T_REL,
 		.kind = MIC_KIND_ATOMIC,
 		.op = MIC_OP_FETCH_ADD,
 		.wc = MIC_WC_FETCH_ADD,
 		.local_access = IB_ACCESS_LOCAL_WRITE,
+		.length = sizeof(u64),
 		.counter = MIC_CNT_ATOMIC,
+	},
+	[MIC_WR_SEND_WITH_INV] = {
+		.types = MIC_T_REL,
+		.kind = MIC_KIND_SEND,
+		.op = MIC_OP_SEND,
+		.op_flags = MIC_OP_INV,
+		.wc = MIC_WC_SEND,
+		.counter = MIC_CNT_SEND,
+	},
+	[MIC_WR_ATOMIC_WRITE] = {
+		.types = MIC_T_REL,
+		.kind = MIC_KIND_RDMA,
+		.op = MIC_OP_ATOMIC_WRITE,
+		.wc = MIC_WC_ATOMIC_WRITE,
+		.length = sizeof(u64),
+		.counter = MIC_CNT_ATOMIC,
+	},
+	[MIC_WR_LOCAL_INV] = {
+		.types = MIC_T_CONN,
+		.kind = MIC_KIND_LOCAL,
+		.wc = MIC_WC_LOCAL_INV,
+		.counter = MIC_CNT_LOCAL_OP,
+	},
+	[MIC_WR_BIND_MW] = {
+		.types = MIC_T_CONN,
+		.kind = MIC_KIND_LOCAL,
+		.wc = MIC_WC_BIND_MW,
+		.counter = MIC_CNT_LOCAL_OP,
+	},
+	[MIC_WR_REG_MR] = {
+		.types = MIC_T_CONN,
+		.kind = MIC_KIND_LOCAL,
+		.wc = MIC_WC_REG_MR,
+		.counter = MIC_CNT_LOCAL_OP,
 	},
 };
 
@@ -124,11 +164,11 @@ static void mic_req_start_connected(struct mic_qp *qp)
 	u32 mtu = ib_mtu_enum_to_int(qp->attr.path_mtu);
 
 	req->op.dst_qpn = qp->attr.dest_qp_num;
+	req->op.xrc_srqn = req->wqe.xrc_srqn;
 	req->op.npsn = max_t(u32, 1, DIV_ROUND_UP(req->length, mtu));
 }
 
-static enum ib_wc_status mic_req_start_kind(struct mic_qp *qp,
-					    const struct mic_opcode *oc)
+static void mic_req_start_kind(struct mic_qp *qp, const struct mic_opcode *oc)
 {
 	struct mic_req *req = &qp->req;
 
@@ -138,17 +178,15 @@ static enum ib_wc_status mic_req_start_kind(struct mic_qp *qp,
 		req->op.rkey = req->wqe.rdma.rkey;
 		break;
 	case MIC_KIND_ATOMIC:
-		if (req->length != sizeof(u64))
-			return IB_WC_LOC_LEN_ERR;
 		req->op.raddr = req->wqe.atomic.remote_addr;
 		req->op.rkey = req->wqe.atomic.rkey;
 		req->op.compare_add = req->wqe.atomic.compare_add;
 		req->op.swap = req->wqe.atomic.swap;
 		break;
 	case MIC_KIND_SEND:
+	case MIC_KIND_LOCAL:
 		break;
 	}
-	return IB_WC_SUCCESS;
 }
 
 static bool mic_req_flags_ok(const struct mic_req *req,
@@ -170,14 +208,13 @@ enum ib_wc_status mic_req_start(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
 	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
-	enum ib_wc_status status;
 	u64 bytes;
 
 	if (!oc || !mic_req_flags_ok(req, oc) ||
 	    req->sges.nsge > req->sges.max)
 		return IB_WC_LOC_QP_OP_ERR;
 	bytes = mic_req_bytes(qp);
-	if (bytes > MIC_MAX_MSG)
+	if (bytes > MIC_MAX_MSG || (oc->length && bytes != oc->length))
 		return IB_WC_LOC_LEN_ERR;
 
 	req->length = bytes;
@@ -194,9 +231,7 @@ enum ib_wc_status mic_req_start(struct mic_qp *qp)
 		.ex = req->wqe.ex,
 		.addr = &req->addr,
 	};
-	status = mic_req_start_kind(qp, oc);
-	if (status)
-		return status;
+	mic_req_start_kind(qp, oc);
 	if (mic_qp_is_ud(qp))
 		return mic_req_start_ud(qp);
 	req->op.addr = &qp->addr;

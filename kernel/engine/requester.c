@@ -270,8 +270,22 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	mic_req_answer(qp, ack, budget);
 }
 
+/* Local requests are over at once; they are no messages and have no PSN. */
+static void mic_req_start_local(struct mic_qp *qp, struct mic_budget *budget)
+{
+	enum ib_wc_status status = mic_req_local(qp);
+
+	budget->wqes--;
+	if (status) {
+		mic_req_fail(qp, status);
+		return;
+	}
+	qp->req.op.npsn = 0;
+	mic_req_succeed(qp);
+}
+
 /* Take the next request, if there is one. */
-static bool mic_req_next(struct mic_qp *qp)
+static bool mic_req_next(struct mic_qp *qp, struct mic_budget *budget)
 {
 	struct mic_req *req = &qp->req;
 	enum ib_wc_status status;
@@ -290,6 +304,8 @@ static bool mic_req_next(struct mic_qp *qp)
 	status = mic_req_start(qp);
 	if (status)
 		mic_req_fail(qp, status);
+	else if (mic_opcode(qp, req->wqe.opcode)->kind == MIC_KIND_LOCAL)
+		mic_req_start_local(qp, budget);
 	return true;
 }
 
@@ -343,7 +359,7 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 			mic_req_segment(qp, budget);
 			continue;
 		}
-		if (state == IB_QPS_RTS && mic_req_next(qp))
+		if (state == IB_QPS_RTS && mic_req_next(qp, budget))
 			continue;
 		if (READ_ONCE(qp->state) != state)
 			continue;

@@ -128,8 +128,12 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 	status = mic_resp_scatter(qp, op, hdr);
 	if (status)
 		return mic_resp_fail(qp, status, MIC_ACK_NAK_OP);
-	if (op->flags & MIC_OP_LAST)
-		mic_resp_receive_done(qp, op, MIC_WC_RECV);
+	if (!(op->flags & MIC_OP_LAST))
+		return MIC_ACK_OK;
+	if (op->flags & MIC_OP_INV && !mic_invalidate(qp, op->ex))
+		return mic_resp_fail(qp, IB_WC_LOC_ACCESS_ERR,
+				     MIC_ACK_NAK_ACCESS);
+	mic_resp_receive_done(qp, op, MIC_WC_RECV);
 	return MIC_ACK_OK;
 }
 
@@ -150,12 +154,13 @@ static struct mic_mkey *mic_resp_target(struct mic_qp *qp,
 
 	if (!(qp->attr.qp_access_flags & access))
 		return NULL;
-	mkey = mic_mkey_get(qp->dev, op->rkey);
+	mkey = mic_mkey_get_remote(qp->dev, op->rkey);
 	if (!mkey)
 		return NULL;
-	if (mic_mkey_seg(mkey, qp->ibqp->pd, access, op->raddr, op->length,
-			 seg)) {
-		mic_mkey_put(mkey);
+	if (mic_mkey_seg(mkey, op->rkey, mic_qp_pd(qp), access, op->raddr,
+			 op->length, seg) ||
+	    (mkey->qp && mkey->qp != qp->qpn)) {
+		mic_mkey_put_remote(mkey);
 		return NULL;
 	}
 	return mkey;
@@ -174,7 +179,7 @@ static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
 	if (!mkey)
 		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
 	mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off, op->seg_len);
-	mic_mkey_put(mkey);
+	mic_mkey_put_remote(mkey);
 	return MIC_ACK_OK;
 }
 
@@ -208,7 +213,7 @@ static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
 	if (!mkey)
 		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
 	mic_sgl_copy(op->data, op->seg_off, &src, op->seg_off, op->seg_len);
-	mic_mkey_put(mkey);
+	mic_mkey_put_remote(mkey);
 	return MIC_ACK_OK;
 }
 
@@ -224,16 +229,39 @@ static void *mic_resp_word(const struct mic_op *op, const struct mic_seg *seg)
 	return word;
 }
 
+/* The 8 bytes of an atomic write. */
+static u64 mic_resp_gather_word(const struct mic_op *op)
+{
+	static const struct mic_window linear;
+	u64 word;
+	const struct mic_seg seg = {
+		.win = &linear,
+		.off = (uintptr_t)&word,
+		.len = sizeof(word),
+	};
+	const struct mic_sgl dst = { .seg = &seg, .nseg = 1 };
+
+	mic_sgl_copy(&dst, 0, op->data, 0, sizeof(word));
+	return word;
+}
+
 /*
  * These are the CPU's own atomic instructions: they hold against everything
  * that accesses the memory, not only against this device.
  */
 static void mic_resp_atomic_execute(struct mic_op *op, void *word)
 {
-	if (op->code == MIC_OP_CMP_SWAP)
+	switch (op->code) {
+	case MIC_OP_CMP_SWAP:
 		op->result = cmpxchg64((u64 *)word, op->compare_add, op->swap);
-	else
+		break;
+	case MIC_OP_FETCH_ADD:
 		op->result = atomic64_fetch_add(op->compare_add, word);
+		break;
+	case MIC_OP_ATOMIC_WRITE:
+		smp_store_release((u64 *)word, mic_resp_gather_word(op));
+		break;
+	}
 }
 
 static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
@@ -246,7 +274,9 @@ static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
 	if (!qp->attr.max_dest_rd_atomic ||
 	    !IS_ALIGNED(op->raddr, sizeof(u64)))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_ATOMIC, &seg);
+	mkey = mic_resp_target(qp, op, op->code == MIC_OP_ATOMIC_WRITE ?
+			       IB_ACCESS_REMOTE_WRITE : IB_ACCESS_REMOTE_ATOMIC,
+			       &seg);
 	if (!mkey)
 		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
 	word = mic_resp_word(op, &seg);
@@ -254,7 +284,7 @@ static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
 		mic_resp_atomic_execute(op, word);
 	else
 		ack = mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mic_mkey_put(mkey);
+	mic_mkey_put_remote(mkey);
 	return ack;
 }
 
@@ -276,8 +306,12 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 	if (op->service != qp->type || op->src_qpn != qp->attr.dest_qp_num ||
 	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
 		return false;
-	/* a message out of sequence: the two sides disagree on the PSN */
-	return !(op->flags & MIC_OP_FIRST) || op->psn == qp->resp.epsn;
+	/*
+	 * A message out of sequence: the two sides disagree on the PSN. UC
+	 * takes it, what came before is lost (IBA 9.8.2.2).
+	 */
+	return !(op->flags & MIC_OP_FIRST) || !mic_qp_is_reliable(qp) ||
+	       op->psn == qp->resp.epsn;
 }
 
 static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
@@ -306,6 +340,7 @@ static enum mic_ack mic_resp_execute(struct mic_qp *qp, struct mic_op *op)
 		return mic_resp_read(qp, op);
 	case MIC_OP_CMP_SWAP:
 	case MIC_OP_FETCH_ADD:
+	case MIC_OP_ATOMIC_WRITE:
 		return mic_resp_atomic(qp, op);
 	default:
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);

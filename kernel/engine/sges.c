@@ -67,8 +67,8 @@ static enum ib_wc_status mic_sge_resolve(struct mic_sges *sges,
 
 	if (!mkey)
 		return IB_WC_LOC_PROT_ERR;
-	if (mic_mkey_seg(mkey, pd, access, sge->addr, len,
-			 &sges->seg[sges->nseg])) {
+	if (mkey->window || mic_mkey_seg(mkey, sge->lkey, pd, access, sge->addr,
+					 len, &sges->seg[sges->nseg])) {
 		mic_mkey_put(mkey);
 		return IB_WC_LOC_PROT_ERR;
 	}

@@ -13,6 +13,7 @@ static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_WRITE] = { .name = "rdma_writes" },
 	[MIC_CNT_READ] = { .name = "rdma_reads" },
 	[MIC_CNT_ATOMIC] = { .name = "atomics" },
+	[MIC_CNT_LOCAL_OP] = { .name = "local_operations" },
 	[MIC_CNT_TX_BYTES] = { .name = "tx_bytes" },
 	[MIC_CNT_RX_BYTES] = { .name = "rx_bytes" },
 	[MIC_CNT_RECV] = { .name = "receives" },

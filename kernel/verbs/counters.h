@@ -16,6 +16,7 @@ enum mic_counter {
 	MIC_CNT_WRITE,
 	MIC_CNT_READ,
 	MIC_CNT_ATOMIC,
+	MIC_CNT_LOCAL_OP,		/* bind, register, invalidate */
 	MIC_CNT_TX_BYTES,		/* SEND and WRITE payload */
 	MIC_CNT_RX_BYTES,		/* READ payload */
 	MIC_CNT_RECV,			/* receives completed */

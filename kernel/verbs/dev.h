@@ -48,6 +48,7 @@ enum mic_limits {
  * @npd: number of PDs
  * @nah: number of address handles
  * @nsrq: number of SRQs
+ * @nmw: number of memory windows
  * @counters: events counted per CPU
  */
 struct mic_dev {
@@ -65,6 +66,7 @@ struct mic_dev {
 	atomic_t npd;
 	atomic_t nah;
 	atomic_t nsrq;
+	atomic_t nmw;
 	struct mic_counters __percpu *counters;
 };
 

@@ -18,6 +18,7 @@
 #include "cq.h"
 #include "dev.h"
 #include "mr.h"
+#include "mw.h"
 #include "pd.h"
 #include "qp.h"
 #include "srq.h"
@@ -50,6 +51,8 @@ static const struct ib_device_ops mic_dev_ops = {
 
 	.add_gid = mic_add_gid,
 	.alloc_hw_port_stats = mic_alloc_hw_port_stats,
+	.alloc_mr = mic_alloc_mr,
+	.alloc_mw = mic_alloc_mw,
 	.alloc_pd = mic_alloc_pd,
 	.alloc_ucontext = mic_alloc_ucontext,
 	.create_ah = mic_create_ah,
@@ -58,6 +61,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.create_srq = mic_create_srq,
 	.create_user_ah = mic_create_ah,
 	.dealloc_driver = mic_dealloc_driver,
+	.dealloc_mw = mic_dealloc_mw,
 	.dealloc_pd = mic_dealloc_pd,
 	.dealloc_ucontext = mic_dealloc_ucontext,
 	.del_gid = mic_del_gid,
@@ -71,6 +75,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.get_hw_stats = mic_get_hw_stats,
 	.get_link_layer = mic_get_link_layer,
 	.get_port_immutable = mic_get_port_immutable,
+	.map_mr_sg = mic_map_mr_sg,
 	.mmap = mic_mmap,
 	.modify_qp = mic_modify_qp,
 	.modify_srq = mic_modify_srq,
@@ -86,10 +91,12 @@ static const struct ib_device_ops mic_dev_ops = {
 	.query_srq = mic_query_srq,
 	.reg_user_mr = mic_reg_user_mr,
 	.req_notify_cq = mic_req_notify_cq,
+	.rereg_user_mr = mic_rereg_user_mr,
 	.resize_cq = mic_resize_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, mic_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, mic_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, mic_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, mic_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, mic_ibqp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, mic_srq, ibsrq),

@@ -7,6 +7,7 @@
  * stale or guessed key then meets the protection domain check as well.
  */
 #include <linux/random.h>
+#include <linux/wait_bit.h>
 
 #include "dev.h"
 #include "mr.h"
@@ -35,6 +36,8 @@ int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey)
 	mkey->key = index << 8 | get_random_u8();
 	refcount_set(&mkey->ref, 1);
 	init_completion(&mkey->gone);
+	atomic_set(&mkey->users, 0);
+	mutex_init(&mkey->lock);
 	return 0;
 }
 
@@ -50,6 +53,26 @@ void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey)
 }
 
 /**
+ * mic_mkey_hide - a key can't be looked up any more
+ * @dev: device
+ * @mkey: key
+ *
+ * On return nothing uses the key or its memory; its index stays reserved, and
+ * mic_mkey_publish() makes it known again.
+ *
+ * Context: process context; waits for copies under way, whose length the
+ * engine bounds.
+ */
+void mic_mkey_hide(struct mic_dev *dev, struct mic_mkey *mkey)
+{
+	xa_store(&dev->mkeys, mkey->key >> 8, XA_ZERO_ENTRY, GFP_KERNEL);
+	mic_mkey_put(mkey);
+	wait_for_completion(&mkey->gone);
+	reinit_completion(&mkey->gone);
+	refcount_set(&mkey->ref, 1);
+}
+
+/**
  * mic_mkey_destroy - a key exists no more
  * @dev: device
  * @mkey: key
@@ -57,8 +80,7 @@ void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey)
  * On return nothing uses the key or its memory. The structure has to be freed
  * with kfree_rcu().
  *
- * Context: process context; waits for copies under way, whose length the
- * engine bounds.
+ * Context: as mic_mkey_hide().
  */
 void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey)
 {
@@ -68,9 +90,9 @@ void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey)
 }
 
 /**
- * mic_mkey_get - look a key up
+ * mic_mkey_get - look a key up by its index
  * @dev: device
- * @key: lkey or rkey
+ * @key: lkey or rkey; mic_mkey_seg() checks the rest of it
  *
  * Context: any.
  * Return: the key with a reference, or NULL.
@@ -84,11 +106,6 @@ struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key)
 	if (mkey && !refcount_inc_not_zero(&mkey->ref))
 		mkey = NULL;
 	rcu_read_unlock();
-
-	if (mkey && READ_ONCE(mkey->key) != key) {
-		mic_mkey_put(mkey);
-		mkey = NULL;
-	}
 	return mkey;
 }
 
@@ -103,8 +120,59 @@ void mic_mkey_put(struct mic_mkey *mkey)
 }
 
 /**
+ * mic_mkey_get_remote - look a key up to copy on behalf of another QP
+ * @dev: device
+ * @key: rkey
+ *
+ * mic_mkey_revoke() waits for such users. They must not wait for anything
+ * before mic_mkey_put_remote().
+ *
+ * Return: the key with a reference, or NULL.
+ */
+struct mic_mkey *mic_mkey_get_remote(struct mic_dev *dev, u32 key)
+{
+	struct mic_mkey *mkey = mic_mkey_get(dev, key);
+
+	if (mkey && mkey->revocable) {
+		atomic_inc(&mkey->users);
+		smp_mb__after_atomic();	/* before mic_mkey_seg() */
+	}
+	return mkey;
+}
+
+/**
+ * mic_mkey_put_remote - the copy is done
+ * @mkey: key from mic_mkey_get_remote()
+ */
+void mic_mkey_put_remote(struct mic_mkey *mkey)
+{
+	if (mkey->revocable && atomic_dec_and_test(&mkey->users))
+		wake_up_var(&mkey->users);
+	mic_mkey_put(mkey);
+}
+
+/**
+ * mic_mkey_revoke - a revocable key grants nothing any more
+ * @mkey: key; the caller holds &mic_mkey.lock
+ *
+ * On return no copy on behalf of another QP is under way, and the caller may
+ * change the key. What it then stores becomes effective with a store release
+ * to &mic_mkey.valid.
+ *
+ * Context: process context; waits for copies under way.
+ */
+void mic_mkey_revoke(struct mic_mkey *mkey)
+{
+	lockdep_assert_held(&mkey->lock);
+	WRITE_ONCE(mkey->valid, false);
+	smp_mb();	/* pairs with mic_mkey_get_remote() */
+	wait_var_event(&mkey->users, !atomic_read(&mkey->users));
+}
+
+/**
  * mic_mkey_seg - check an access and say where the memory is
  * @mkey: key
+ * @key: what the consumer named it
  * @pd: protection domain of the queue that uses it
  * @access: rights that are needed, enum ib_access_flags
  * @addr: address of the first byte
@@ -113,14 +181,15 @@ void mic_mkey_put(struct mic_mkey *mkey)
  *
  * Return: 0, -EACCES (invalid, domain or rights), -ERANGE (bounds).
  */
-int mic_mkey_seg(const struct mic_mkey *mkey, const struct ib_pd *pd,
+int mic_mkey_seg(const struct mic_mkey *mkey, u32 key, const struct ib_pd *pd,
 		 int access, u64 addr, u64 len, struct mic_seg *seg)
 {
-	u64 off = addr - mkey->iova;
+	u64 off;
 
-	if (!READ_ONCE(mkey->valid) || mkey->pd != pd ||
-	    (mkey->access & access) != access)
+	if (!smp_load_acquire(&mkey->valid) || mkey->key != key ||
+	    mkey->pd != pd || (mkey->access & access) != access)
 		return -EACCES;
+	off = addr - mkey->iova;
 	if (addr < mkey->iova || len > mkey->length ||
 	    off > mkey->length - len)
 		return -ERANGE;

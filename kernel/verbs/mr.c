@@ -9,8 +9,14 @@
 #include "dev.h"
 #include "mr.h"
 
-/* A new region with a key that nobody can find yet. */
-static struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access)
+/**
+ * mic_mr_create - make a region with a key that nobody can find yet
+ * @ibpd: protection domain
+ * @access: enum ib_access_flags
+ *
+ * Return: the region, or an ERR_PTR (-ENOMEM).
+ */
+struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access)
 {
 	struct mic_dev *dev = to_mic_dev(ibpd->device);
 	struct mic_mr *mr;
@@ -42,14 +48,25 @@ err_count:
 	return ERR_PTR(err);
 }
 
-static void mic_mr_destroy(struct mic_mr *mr)
+static void mic_mr_unmap(struct mic_mr *mr)
+{
+	kvfree(mr->win.block);
+	mr->win.block = NULL;
+	if (mr->umem)
+		ib_umem_release(mr->umem);
+	mr->umem = NULL;
+}
+
+/**
+ * mic_mr_destroy - free a region, and let go of its memory
+ * @mr: region, published or not
+ */
+void mic_mr_destroy(struct mic_mr *mr)
 {
 	struct mic_dev *dev = to_mic_dev(mr->ibmr.device);
 
 	mic_mkey_destroy(dev, &mr->mkey);
-	kvfree(mr->win.block);
-	if (mr->umem)
-		ib_umem_release(mr->umem);
+	mic_mr_unmap(mr);
 	atomic_dec(&dev->nmr);
 	kfree_rcu(mr, mkey.rcu);
 }
@@ -100,43 +117,127 @@ static int mic_mr_map_umem(struct mic_mr *mr)
 	return 0;
 }
 
+/* Pin user memory and make it the region's. */
+static int mic_mr_pin(struct mic_mr *mr, u64 start, u64 length, u64 iova,
+		      int access)
+{
+	int err;
+
+	if (!length || iova + length < iova)
+		return -EINVAL;
+	mr->umem = ib_umem_get(mr->ibmr.device, start, length, access);
+	if (IS_ERR(mr->umem)) {
+		err = PTR_ERR(mr->umem);
+		mr->umem = NULL;
+		return err;
+	}
+	err = mic_mr_map_umem(mr);
+	if (err) {
+		mic_mr_unmap(mr);
+		return err;
+	}
+	mr->mkey.iova = iova;
+	mr->mkey.length = length;
+	mr->ibmr.iova = iova;
+	mr->ibmr.length = length;
+	mr->ibmr.page_size = 1U << mr->win.shift;
+	return 0;
+}
+
 struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 iova, int access, struct ib_udata *udata)
 {
 	struct mic_mr *mr;
 	int err;
 
-	if (!length || iova + length < iova)
-		return ERR_PTR(-EINVAL);
-
 	mr = mic_mr_create(ibpd, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	mr->umem = ib_umem_get(ibpd->device, start, length, access);
-	if (IS_ERR(mr->umem)) {
-		err = PTR_ERR(mr->umem);
-		mr->umem = NULL;
-		goto err_mr;
+	err = mic_mr_pin(mr, start, length, iova, access);
+	if (err) {
+		mic_mr_destroy(mr);
+		return ERR_PTR(err);
 	}
-	err = mic_mr_map_umem(mr);
-	if (err)
-		goto err_mr;
-	mr->mkey.iova = iova;
-	mr->mkey.length = length;
 	mr->mkey.valid = true;
-	mr->ibmr.iova = iova;
-	mr->ibmr.length = length;
-	mr->ibmr.page_size = 1U << mr->win.shift;
 	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
 	return &mr->ibmr;
+}
 
-err_mr:
-	mic_mr_destroy(mr);
+/*
+ * From now on no window can be bound to the region. One that is would show
+ * memory that is gone, IBA 11.2.8.4.
+ */
+static int mic_mr_close(struct mic_mr *mr)
+{
+	int err = 0;
+
+	mutex_lock(&mr->mkey.lock);
+	if (mr->bound)
+		err = -EBUSY;
+	else
+		WRITE_ONCE(mr->mkey.valid, false);
+	mutex_unlock(&mr->mkey.lock);
+	return err;
+}
+
+/*
+ * Changed in place: the key is unknown meanwhile, and stays so if the new
+ * memory can't be had (IBA 11.2.8.5: the region is then invalid).
+ */
+struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				u64 length, u64 iova, int access,
+				struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct mic_dev *dev = to_mic_dev(ibmr->device);
+	struct mic_mr *mr = to_mic_mr(ibmr);
+	int err;
+
+	if (flags & ~IB_MR_REREG_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!mr->umem)
+		return ERR_PTR(-EINVAL);
+	err = mic_mr_close(mr);
+	if (err)
+		return ERR_PTR(err);
+
+	mic_mkey_hide(dev, &mr->mkey);
+	/* more rights may need pages that were pinned for reading only */
+	if (flags & IB_MR_REREG_ACCESS && !(flags & IB_MR_REREG_TRANS) &&
+	    ib_access_writable(access) && !mr->umem->writable) {
+		flags |= IB_MR_REREG_TRANS;
+		start = mr->umem->address;
+		length = mr->umem->length;
+		iova = mr->mkey.iova;
+	}
+	if (flags & IB_MR_REREG_TRANS) {
+		mic_mr_unmap(mr);
+		err = mic_mr_pin(mr, start, length, iova,
+				 flags & IB_MR_REREG_ACCESS ? access :
+							      mr->mkey.access);
+	}
+	if (err)
+		goto err_invalid;
+	if (flags & IB_MR_REREG_ACCESS)
+		mr->mkey.access = access;
+	if (flags & IB_MR_REREG_PD)
+		mr->mkey.pd = ibpd;
+	mr->mkey.valid = true;
+	mic_mkey_publish(dev, &mr->mkey);
+	return NULL;
+
+err_invalid:
+	mic_mkey_publish(dev, &mr->mkey);
 	return ERR_PTR(err);
 }
 
 int mic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
-	mic_mr_destroy(to_mic_mr(ibmr));
+	struct mic_mr *mr = to_mic_mr(ibmr);
+
+	int err = mic_mr_close(mr);
+
+	if (err)
+		return err;
+	mic_mr_destroy(mr);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #define MIC_MR_H
 
 #include <linux/completion.h>
+#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -16,10 +17,20 @@ struct mic_dev;
 
 /**
  * struct mic_mkey - what an lkey or rkey stands for
+ *
+ * The fields from @key on change only while nobody can find the key, or, if it
+ * is @revocable, while it is not @valid and has no @users.
+ *
  * @ref: one for the owner while the key exists, one for each user under way
  * @gone: the last reference was dropped
  * @rcu: look-ups run under RCU
  * @key: index << 8 | variant; the variant changes whenever the key is reused
+ * @revocable: the key can be invalidated without being destroyed
+ * @users: revocable keys: copies under way on behalf of others
+ * @lock: serialises changes of revocable keys, and binding to a region with
+ *	deregistering it; a window's is taken before its region's
+ * @window: it is the key of a memory window, no lkey
+ * @qp: type 2 windows: number of the only QP that may use it, otherwise 0
  * @valid: the key grants access
  * @access: enum ib_access_flags
  * @pd: protection domain
@@ -32,8 +43,13 @@ struct mic_mkey {
 	refcount_t ref;
 	struct completion gone;
 	struct rcu_head rcu;
-	u32 key;
+	bool revocable;
+	bool window;
 	bool valid;
+	atomic_t users;
+	struct mutex lock;
+	u32 key;
+	u32 qp;
 	int access;
 	struct ib_pd *pd;
 	u64 iova;
@@ -49,6 +65,7 @@ struct mic_mkey {
  * @win: its memory
  * @umem: pinned user memory, NULL for kernel regions
  * @max_pages: fast registration: entries &mic_window.block has room for
+ * @bound: memory windows bound to it, under &mic_mkey.lock
  */
 struct mic_mr {
 	struct ib_mr ibmr;
@@ -56,6 +73,7 @@ struct mic_mr {
 	struct mic_window win;
 	struct ib_umem *umem;
 	u32 max_pages;
+	u32 bound;
 };
 
 static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)
@@ -66,17 +84,26 @@ static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)
 /* mkey.c */
 int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey);
 void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey);
+void mic_mkey_hide(struct mic_dev *dev, struct mic_mkey *mkey);
 void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey);
 struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key);
 void mic_mkey_put(struct mic_mkey *mkey);
-int mic_mkey_seg(const struct mic_mkey *mkey, const struct ib_pd *pd,
+struct mic_mkey *mic_mkey_get_remote(struct mic_dev *dev, u32 key);
+void mic_mkey_put_remote(struct mic_mkey *mkey);
+void mic_mkey_revoke(struct mic_mkey *mkey);
+int mic_mkey_seg(const struct mic_mkey *mkey, u32 key, const struct ib_pd *pd,
 		 int access, u64 addr, u64 len, struct mic_seg *seg);
 
 /* mr.c */
 struct ib_mr *mic_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 iova, int access, struct ib_udata *udata);
+struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				u64 length, u64 iova, int access,
+				struct ib_pd *ibpd, struct ib_udata *udata);
 int mic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access);
+void mic_mr_destroy(struct mic_mr *mr);
 
 /* fastreg.c */
 struct ib_mr *mic_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,

@@ -36,6 +36,8 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_cq = MIC_MAX_CQ;
 	attr->max_cqe = MIC_MAX_CQE;
 	attr->max_mr = MIC_MAX_MR;
+	attr->max_mw = MIC_MAX_MW;
+	attr->max_fast_reg_page_list_len = MIC_MAX_FAST_REG_PAGES;
 	attr->max_pd = MIC_MAX_PD;
 	attr->max_ah = MIC_MAX_AH;
 	attr->max_srq = MIC_MAX_SRQ;
@@ -51,7 +53,10 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_SYS_IMAGE_GUID |
 				 IB_DEVICE_CURR_QP_STATE_MOD |
 				 IB_DEVICE_PORT_ACTIVE_EVENT |
-				 IB_DEVICE_N_NOTIFY_CQ;
+				 IB_DEVICE_N_NOTIFY_CQ |
+				 IB_DEVICE_MEM_WINDOW |
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				 IB_DEVICE_MEM_MGT_EXTENSIONS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = NSEC_PER_MSEC;	/* kHz: one tick a nanosecond */

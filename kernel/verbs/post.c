@@ -17,6 +17,21 @@ static_assert(offsetof(struct mic_sge, length) ==
 	      offsetof(struct ib_sge, length));
 static_assert(offsetof(struct mic_sge, lkey) == offsetof(struct ib_sge, lkey));
 
+/* Kernel and user opcodes differ for what only one of them has. */
+static u8 mic_wr_opcode(enum ib_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IB_WR_SEND_WITH_INV:
+		return MIC_WR_SEND_WITH_INV;
+	case IB_WR_LOCAL_INV:
+		return MIC_WR_LOCAL_INV;
+	case IB_WR_REG_MR:
+		return MIC_WR_REG_MR;
+	default:
+		return opcode;
+	}
+}
+
 /* Opcode and the union of a work request; returns -EINVAL for others. */
 static int mic_post_fill(struct mic_send_wqe *wqe, const struct ib_send_wr *wr)
 {
@@ -34,13 +49,19 @@ static int mic_post_fill(struct mic_send_wqe *wqe, const struct ib_send_wr *wr)
 		wqe->atomic.compare_add = atomic_wr(wr)->compare_add;
 		wqe->atomic.swap = atomic_wr(wr)->swap;
 		break;
+	case IB_WR_REG_MR:
+		wqe->reg.key = reg_wr(wr)->key;
+		wqe->reg.access = reg_wr(wr)->access;
+		break;
 	case IB_WR_SEND:
 	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
 		break;
 	default:
 		return -EINVAL;
 	}
-	wqe->opcode = wr->opcode;
+	wqe->opcode = mic_wr_opcode(wr->opcode);
 	wqe->ex = (__force u32)wr->ex.imm_data;
 	return 0;
 }

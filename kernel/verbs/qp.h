@@ -178,7 +178,14 @@ static inline bool mic_qp_is_ud(const struct mic_qp *qp)
 
 static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
 {
-	return qp->type == IB_QPT_RC;
+	return qp->type == IB_QPT_RC || qp->type == IB_QPT_XRC_INI ||
+	       qp->type == IB_QPT_XRC_TGT;
+}
+
+/* The protection domain keys have to be of. */
+static inline struct ib_pd *mic_qp_pd(const struct mic_qp *qp)
+{
+	return qp->ibqp->pd;
 }
 
 struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Work requests that change a key of one's own: bind a memory window,
+ * register fast, invalidate. And the invalidation another asks for.
+ *
+ * All take effect in their place in the send queue: requests before them are
+ * complete, and what they revoke is no longer being copied when they are.
+ */
+#include "../verbs/dev.h"
+#include "../verbs/mr.h"
+#include "../verbs/mw.h"
+#include "engine.h"
+
+/* A consumer may choose the low 8 bits of a key, the rest says which. */
+static bool mic_same_index(u32 key1, u32 key2)
+{
+	return !((key1 ^ key2) >> 8);
+}
+
+static void mic_mkey_enable(struct mic_mkey *mkey)
+{
+	smp_store_release(&mkey->valid, true);
+}
+
+static enum ib_wc_status mic_reg_mr_locked(struct mic_mr *mr, u32 key,
+					   int access)
+{
+	struct mic_mkey *mkey = &mr->mkey;
+
+	if (mkey->valid || !mr->max_pages)
+		return IB_WC_MW_BIND_ERR;
+	mic_mkey_revoke(mkey);
+	mkey->key = key;
+	mkey->access = access;
+	mkey->iova = mr->ibmr.iova;
+	mkey->length = mr->ibmr.length;
+	mkey->win_off = mr->ibmr.iova & (mr->ibmr.page_size - 1);
+	mic_mkey_enable(mkey);
+	return IB_WC_SUCCESS;
+}
+
+static enum ib_wc_status mic_reg_mr(struct mic_qp *qp)
+{
+	u32 key = qp->req.wqe.reg.key;
+	enum ib_wc_status status = IB_WC_MW_BIND_ERR;
+	struct mic_mkey *mkey;
+
+	/* the page list is the kernel's, only the kernel may name it */
+	if (qp->uctx)
+		return IB_WC_LOC_QP_OP_ERR;
+	mkey = mic_mkey_get(qp->dev, key);
+	if (!mkey)
+		return status;
+	mutex_lock(&mkey->lock);
+	if (!mkey->window && mkey->revocable && mkey->pd == qp->ibqp->pd)
+		status = mic_reg_mr_locked(container_of(mkey, struct mic_mr,
+							mkey), key,
+					   qp->req.wqe.reg.access);
+	mutex_unlock(&mkey->lock);
+	mic_mkey_put(mkey);
+	return status;
+}
+
+/* Invalidate for the owner, or for the peer of a QP; the rules are the same. */
+static bool mic_invalidate_locked(struct mic_qp *qp, struct mic_mkey *mkey,
+				  u32 key)
+{
+	if (!mkey->revocable || mkey->key != key ||
+	    mkey->pd != mic_qp_pd(qp))
+		return false;
+	if (!mkey->window) {
+		mic_mkey_revoke(mkey);
+		return true;
+	}
+	/* type 1 windows are unbound by binding them, IBA 10.6.7.2.4 */
+	if (mic_mkey_to_mw(mkey)->type != IB_MW_TYPE_2 || !mkey->valid ||
+	    mkey->qp != qp->qpn)
+		return false;
+	mic_mw_unbind(mic_mkey_to_mw(mkey));
+	return true;
+}
+
+/**
+ * mic_invalidate - a key grants nothing any more
+ * @qp: queue pair whose owner or peer asks
+ * @key: fast registration or type 2 window
+ *
+ * Context: process context; waits for copies under way by that key.
+ * Return: whether the key could be invalidated.
+ */
+bool mic_invalidate(struct mic_qp *qp, u32 key)
+{
+	struct mic_mkey *mkey = mic_mkey_get(qp->dev, key);
+	bool done;
+
+	if (!mkey)
+		return false;
+	mutex_lock(&mkey->lock);
+	done = mic_invalidate_locked(qp, mkey, key);
+	mutex_unlock(&mkey->lock);
+	mic_mkey_put(mkey);
+	return done;
+}
+
+/* The rights a window may not give if its region does not, IBA 10.6.7.2.1. */
+static bool mic_bind_rights_ok(const struct mic_mr *mr, int access)
+{
+	if (access & ~(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE |
+		       IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED))
+		return false;
+	if (!(mr->mkey.access & IB_ACCESS_MW_BIND))
+		return false;
+	if (access & (IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC))
+		return mr->mkey.access & IB_ACCESS_LOCAL_WRITE;
+	return true;
+}
+
+static bool mic_bind_range_ok(const struct mic_mr *mr, u64 addr, u64 len)
+{
+	return addr >= mr->mkey.iova && len <= mr->mkey.length &&
+	       addr - mr->mkey.iova <= mr->mkey.length - len;
+}
+
+/* Show @mr's memory through @mw. Both are locked, and nobody uses @mw. */
+static void mic_bind(struct mic_qp *qp, struct mic_mw_state *mw,
+		     struct mic_mr *mr, u32 key)
+{
+	const struct mic_send_wqe *wqe = &qp->req.wqe;
+	struct mic_mkey *mkey = &mw->mkey;
+
+	mr->bound++;
+	mw->mr = mr;
+	mkey->key = key;
+	mkey->access = wqe->bind.access & ~IB_ZERO_BASED;
+	mkey->iova = wqe->bind.access & IB_ZERO_BASED ? 0 : wqe->bind.addr;
+	mkey->length = wqe->bind.length;
+	mkey->win = &mr->win;
+	mkey->win_off = mr->mkey.win_off + wqe->bind.addr - mr->mkey.iova;
+	mkey->qp = mw->type == IB_MW_TYPE_2 ? qp->qpn : 0;
+	mic_mkey_enable(mkey);
+}
+
+static bool mic_bind_key_ok(struct mic_qp *qp, const struct mic_mw_state *mw)
+{
+	const struct mic_send_wqe *wqe = &qp->req.wqe;
+
+	if (mw->mkey.key != wqe->bind.mw_rkey ||
+	    mw->mkey.pd != qp->ibqp->pd ||
+	    !mic_same_index(wqe->bind.new_rkey, wqe->bind.mw_rkey))
+		return false;
+	/* a type 2 window has to be invalidated first */
+	return mw->type == IB_MW_TYPE_1 || !mw->mkey.valid;
+}
+
+static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
+				     struct mic_mw_state *mw,
+				     struct mic_mr *mr)
+{
+	const struct mic_send_wqe *wqe = &qp->req.wqe;
+
+	enum ib_wc_status status = IB_WC_MW_BIND_ERR;
+
+	mic_mw_unbind(mw);
+	mutex_lock_nested(&mr->mkey.lock, SINGLE_DEPTH_NESTING);
+	if (mr->umem && mr->mkey.valid &&
+	    mr->mkey.key == wqe->bind.mr_lkey &&
+	    mr->mkey.pd == qp->ibqp->pd &&
+	    mic_bind_rights_ok(mr, wqe->bind.access) &&
+	    mic_bind_range_ok(mr, wqe->bind.addr, wqe->bind.length)) {
+		mic_bind(qp, mw, mr, wqe->bind.new_rkey);
+		status = IB_WC_SUCCESS;
+	}
+	mutex_unlock(&mr->mkey.lock);
+	return status;
+}
+
+/* Length 0 unbinds; the key changes all the same. */
+static enum ib_wc_status mic_bind_locked(struct mic_qp *qp,
+					 struct mic_mw_state *mw)
+{
+	const struct mic_send_wqe *wqe = &qp->req.wqe;
+	enum ib_wc_status status = IB_WC_MW_BIND_ERR;
+	struct mic_mkey *mkey;
+
+	if (!mic_bind_key_ok(qp, mw))
+		return status;
+	if (!wqe->bind.length) {
+		mic_mw_unbind(mw);
+		mw->mkey.key = wqe->bind.new_rkey;
+		return IB_WC_SUCCESS;
+	}
+	mkey = mic_mkey_get(qp->dev, wqe->bind.mr_lkey);
+	if (!mkey)
+		return status;
+	if (!mkey->window)
+		status = mic_bind_mr(qp, mw, container_of(mkey, struct mic_mr,
+							  mkey));
+	mic_mkey_put(mkey);
+	return status;
+}
+
+static enum ib_wc_status mic_bind_mw(struct mic_qp *qp)
+{
+	struct mic_mkey *mkey;
+	enum ib_wc_status status = IB_WC_MW_BIND_ERR;
+
+	mkey = mic_mkey_get(qp->dev, qp->req.wqe.bind.mw_rkey);
+	if (!mkey)
+		return status;
+	mutex_lock(&mkey->lock);
+	if (mkey->window)
+		status = mic_bind_locked(qp, mic_mkey_to_mw(mkey));
+	mutex_unlock(&mkey->lock);
+	mic_mkey_put(mkey);
+	return status;
+}
+
+/**
+ * mic_req_local - carry out a request that needs no peer
+ * @qp: queue pair; the caller holds &mic_req.lock
+ *
+ * Return: the status it completes with.
+ */
+enum ib_wc_status mic_req_local(struct mic_qp *qp)
+{
+	switch (qp->req.wqe.opcode) {
+	case MIC_WR_LOCAL_INV:
+		return mic_invalidate(qp, qp->req.wqe.ex) ?
+			       IB_WC_SUCCESS : IB_WC_LOC_QP_OP_ERR;
+	case MIC_WR_BIND_MW:
+		return mic_bind_mw(qp);
+	case MIC_WR_REG_MR:
+		return mic_reg_mr(qp);
+	default:
+		return IB_WC_LOC_QP_OP_ERR;
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory windows: allocated here, bound by the engine (engine/local.c).
+ */
+#include <linux/slab.h>
+
+#include "dev.h"
+#include "mw.h"
+
+int mic_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct mic_mw *mw = container_of(ibmw, struct mic_mw, ibmw);
+	struct mic_dev *dev = to_mic_dev(ibmw->device);
+	struct mic_mw_state *state;
+	int err;
+
+	err = mic_limit_get(&dev->nmw, MIC_MAX_MW);
+	if (err)
+		return err;
+	state = kzalloc(sizeof(*state), GFP_KERNEL_ACCOUNT);
+	if (!state) {
+		err = -ENOMEM;
+		goto err_count;
+	}
+	err = mic_mkey_alloc(dev, &state->mkey);
+	if (err)
+		goto err_free;
+	state->type = ibmw->type;
+	state->mkey.pd = ibmw->pd;
+	state->mkey.revocable = true;
+	state->mkey.window = true;
+	mw->state = state;
+	ibmw->rkey = state->mkey.key;
+	mic_mkey_publish(dev, &state->mkey);
+	return 0;
+
+err_free:
+	kfree(state);
+err_count:
+	atomic_dec(&dev->nmw);
+	return err;
+}
+
+/**
+ * mic_mw_unbind - a window shows nothing any more
+ * @mw: window; the caller holds the lock of its key
+ *
+ * Context: process context; waits for copies under way.
+ */
+void mic_mw_unbind(struct mic_mw_state *mw)
+{
+	mic_mkey_revoke(&mw->mkey);
+	mw->mkey.qp = 0;
+	if (!mw->mr)
+		return;
+	mutex_lock_nested(&mw->mr->mkey.lock, SINGLE_DEPTH_NESTING);
+	mw->mr->bound--;
+	mutex_unlock(&mw->mr->mkey.lock);
+	mw->mr = NULL;
+}
+
+int mic_dealloc_mw(struct ib_mw *ibmw)
+{
+	struct mic_mw_state *state = container_of(ibmw, struct mic_mw,
+						  ibmw)->state;
+	struct mic_dev *dev = to_mic_dev(ibmw->device);
+
+	mic_mkey_destroy(dev, &state->mkey);
+	mutex_lock(&state->mkey.lock);
+	mic_mw_unbind(state);
+	mutex_unlock(&state->mkey.lock);
+	kfree_rcu(state, mkey.rcu);
+	atomic_dec(&dev->nmw);
+	return 0;
+}
