@@ -130,7 +130,7 @@ int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	uint32_t index;
 	int ret = 0;
 
-	if (ibqp->state == IBV_QPS_RESET) {
+	if (!mic_may_send(ibqp)) {
 		*bad_wr = wr;
 		return EINVAL;
 	}

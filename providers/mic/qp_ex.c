@@ -200,7 +200,7 @@ static void wr_start(struct ibv_qp_ex *ibqp)
 
 	mic_lock(&qp->sq.lock);
 	qp->batch.next = qp->sq.producer;
-	qp->batch.err = ibqp->qp_base.state == IBV_QPS_RESET ? EINVAL : 0;
+	qp->batch.err = mic_may_send(&ibqp->qp_base) ? 0 : EINVAL;
 }
 
 static int wr_complete(struct ibv_qp_ex *ibqp)

@@ -41,6 +41,12 @@ static_assert((int)MIC_WR_RDMA_WRITE == (int)IBV_WR_RDMA_WRITE &&
 		      (int)MIC_WR_ATOMIC_WRITE == (int)IBV_WR_ATOMIC_WRITE,
 	      "opcodes need no translation");
 
+/* IBA 10.3.1: requests are taken from RTS on, also in error, to be flushed. */
+static inline bool mic_may_send(const struct ibv_qp *qp)
+{
+	return qp->state >= IBV_QPS_RTS;
+}
+
 /* The bytes after the header. */
 static inline void *mic_wqe_data(struct mic_send_wqe *wqe)
 {
