@@ -17,15 +17,20 @@ uint64_t now_ms(void)
 	return now.tv_sec * 1000ULL + now.tv_nsec / 1000000;
 }
 
+static unsigned int number_of(const char *variable, unsigned int otherwise)
+{
+	const char *value = getenv(variable);
+
+	return value && atoi(value) > 0 ? (unsigned int)atoi(value) : otherwise;
+}
+
 static unsigned int patience_ms(void)
 {
 	static unsigned int patience;
-	const char *slow;
 
-	if (!patience) {
-		slow = getenv("MIC_SLOW");
-		patience = PATIENCE_MS * (slow && atoi(slow) > 0 ? atoi(slow) : 1);
-	}
+	if (!patience)
+		patience = number_of("MIC_TEST_PATIENCE", PATIENCE_MS) *
+			   number_of("MIC_SLOW", 1);
 	return patience;
 }
 

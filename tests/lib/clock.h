@@ -10,7 +10,10 @@
 
 uint64_t now_ms(void);
 
-/* When something that has to happen has not happened: a long way off. */
+/*
+ * When something that has to happen has not happened: 30 seconds from now,
+ * or MIC_TEST_PATIENCE milliseconds, times MIC_SLOW.
+ */
 uint64_t deadline(void);
 
 /* Let others run; @round counts the calls since something happened. */
