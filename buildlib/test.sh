@@ -18,9 +18,11 @@
 # It runs in the tree's folder and prints TAP ("ok 1 - name",
 # "not ok 2 - name", "ok 3 - name # SKIP reason"), or nothing of the kind and
 # is judged by its exit status (0 passed, 77 skipped: its last line says
-# why). In the VM it has $MIC_TREE, $MIC_OUT, $MIC_KERNEL and $TEST_NAME, and
-# . "$MIC_TREE/buildlib/guest.sh" for helpers. What it starts is killed
-# afterwards, and mic0 and mic1 are made again if it changed them.
+# why). In the VM it has $MIC_TREE, $MIC_KERNEL, $MIC_SLOW (4 on the debug
+# kernel), $TEST_NAME, $MIC_OUT (what it puts in $MIC_OUT/$TEST_NAME.* is kept
+# in build/test-logs), and . "$MIC_TREE/buildlib/guest.sh" for helpers. What
+# it starts is killed afterwards, and mic0 and mic1 are made again if it
+# changed them.
 #
 # A skip is a failure unless the file expected-skips beside it says so in
 # a line "TEST/CASE  REASON" (patterns). Logs: build/test-logs/NAME.log
@@ -147,8 +149,13 @@ run_vm_tests() {
 # One VM: runs what is in todo, and leaves there what it did not get to.
 run_one_vm() {
 	local word name status seconds current='' limit=300 fd vm_status=0
-	local ran=0 plan=$LOGS/vm-$$.plan log=$LOGS/vm-$$.log
-	local verdict=$LOGS/vm-$$.verdict
+	local ran=0 plan log verdict
+
+	# A folder of its own: another ./run test may run beside this one.
+	work=$(mktemp -d "$LOGS/work-XXXXXX")
+	plan=$work/plan
+	log=$work/vm.log
+	verdict=$work/verdict
 
 	for name in "${todo[@]}"; do
 		limit=$((limit + limit_of[$name] + 30))
@@ -156,7 +163,7 @@ run_one_vm() {
 	done >"$plan"
 	[ "$kernel_name" != debug ] || limit=$((limit * 4))
 	exec {fd}< <(exec "$TREE/buildlib/vm.sh" --no-build "${options[@]}" \
-		--timeout "$limit" --out "$LOGS" --verdict "$verdict" -- \
+		--timeout "$limit" --out "$work" --verdict "$verdict" -- \
 		"$TREE/buildlib/guest/runner.sh" "$plan" 2>"$log")
 	vm_pid=$!
 	while read -r -u "$fd" word name status seconds; do
@@ -165,6 +172,7 @@ run_one_vm() {
 			current=$name
 			;;
 		@end)
+			keep_logs "$name"
 			judge_test "$name" "$status" "$seconds" "$LOGS/$name.log"
 			todo=("${todo[@]:1}")
 			current=''
@@ -185,6 +193,7 @@ judge_vm() {
 
 	faults=$(cat "$verdict" 2>/dev/null || echo "died")
 	if [ -n "$current" ]; then
+		keep_logs "$current"
 		judge_test "$current" died - "$LOGS/$current.log"
 		todo=("${todo[@]:1}")
 		faults+=" died"
@@ -202,7 +211,18 @@ judge_vm() {
 		judge_rig "the VM" "$faults"
 	fi
 	[ -z "$faults" ] || sed 's/^/     | /' "$log"
-	rm -f "$verdict" "$plan"
+	rm -r "$work"
+	work=''
+}
+
+# keep_logs NAME: from the VM's folder to where the user finds them.
+keep_logs() {
+	local file
+
+	rm -rf "${LOGS:?}/$1" "$LOGS/$1".*
+	for file in "$work/$1" "$work/$1".*; do
+		[ ! -e "$file" ] || mv "$file" "$LOGS/"
+	done
 }
 
 has_kmsg() {
@@ -214,8 +234,14 @@ has_kmsg() {
 	return 1
 }
 
+end_test() {
+	[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null || true
+	[ -z "$work" ] || rm -rf "$work"
+}
+
 vm_pid=''
-trap '[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null' EXIT
+work=''
+trap 'end_test' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
