@@ -3,6 +3,7 @@
  * Queues in error: everything posted completes as flushed, IBA 10.3.1.
  */
 #include "../verbs/dev.h"
+#include "../verbs/xrc.h"
 #include "engine.h"
 
 /**
@@ -65,7 +66,7 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
 /* The last receive of a QP with an SRQ is done, IBA 11.6.3.2. */
 static void mic_resp_last_wqe(struct mic_qp *qp)
 {
-	if (!qp->srq || qp->last_wqe)
+	if (!qp->srq || qp->last_wqe || qp->type == IB_QPT_XRC_TGT)
 		return;
 	qp->last_wqe = true;
 	mic_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
@@ -89,6 +90,18 @@ static enum mic_run mic_resp_flush_locked(struct mic_qp *qp,
 	return MIC_RUN_MORE;
 }
 
+/* The receive under way, if its SRQ still exists to hear of it. */
+static void mic_resp_flush_xrc(struct mic_qp *qp, struct mic_budget *budget)
+{
+	if (!qp->resp.active)
+		return;
+	if (mic_xrc_enter(qp, qp->resp.xrc_srqn)) {
+		mic_resp_flush_locked(qp, budget);
+		mic_xrc_leave(qp);
+	}
+	qp->resp.active = false;
+}
+
 /**
  * mic_resp_flush - flush a receive queue
  * @qp: queue pair in error; the caller holds &mic_req.lock
@@ -98,10 +111,13 @@ static enum mic_run mic_resp_flush_locked(struct mic_qp *qp,
  */
 enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget)
 {
-	enum mic_run run;
+	enum mic_run run = MIC_RUN_IDLE;
 
 	mutex_lock(&qp->resp.lock);
-	run = mic_resp_flush_locked(qp, budget);
+	if (qp->type == IB_QPT_XRC_TGT)
+		mic_resp_flush_xrc(qp, budget);
+	else if (qp->type != IB_QPT_XRC_INI)
+		run = mic_resp_flush_locked(qp, budget);
 	mutex_unlock(&qp->resp.lock);
 	return run;
 }

@@ -9,6 +9,7 @@
 #include "../verbs/dev.h"
 #include "../verbs/mr.h"
 #include "../verbs/mw.h"
+#include "../verbs/srq.h"
 #include "engine.h"
 
 /* A consumer may choose the low 8 bits of a key, the rest says which. */
@@ -46,7 +47,7 @@ static enum ib_wc_status mic_reg_mr(struct mic_qp *qp)
 	struct mic_mkey *mkey;
 
 	/* the page list is the kernel's, only the kernel may name it */
-	if (qp->uctx)
+	if (qp->user)
 		return IB_WC_LOC_QP_OP_ERR;
 	mkey = mic_mkey_get(qp->dev, key);
 	if (!mkey)

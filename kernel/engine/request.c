@@ -148,7 +148,7 @@ static enum ib_wc_status mic_req_start_ud(struct mic_qp *qp)
 
 	if (req->length > mic_port_mtu(qp->dev))
 		return IB_WC_LOC_LEN_ERR;
-	if (mic_av_get(qp->dev, req->wqe.ud.ah, qp->uctx ? qp->ibqp->pd : NULL,
+	if (mic_av_get(qp->dev, req->wqe.ud.ah, qp->user ? qp->ibqp->pd : NULL,
 		       &req->addr))
 		return IB_WC_LOC_QP_OP_ERR;
 	req->op.dst_qpn = req->wqe.ud.remote_qpn & 0xffffff;

@@ -11,6 +11,7 @@
 
 #include "../verbs/counters.h"
 #include "../verbs/dev.h"
+#include "../verbs/mcast.h"
 #include "engine.h"
 
 /* Linear: the offset of a piece is its address. */
@@ -198,11 +199,21 @@ static struct mic_node *mic_req_node(struct mic_qp *qp)
 	return req->node;
 }
 
+static bool mic_req_is_mcast(const struct mic_qp *qp)
+{
+	return mic_qp_is_ud(qp) && qp->req.op.dst_qpn == MIC_MCAST_QPN;
+}
+
 static enum mic_ack mic_req_submit(struct mic_qp *qp)
 {
-	struct mic_node *node = mic_req_node(qp);
+	struct mic_node *node;
 	enum mic_ack ack;
 
+	if (mic_req_is_mcast(qp)) {
+		mic_mcast_submit(&qp->req.op, dev_net(qp->dev->ndev));
+		return MIC_ACK_OK;
+	}
+	node = mic_req_node(qp);
 	if (!node)
 		return MIC_ACK_NONE;
 	ack = mic_node_submit(node, &qp->req.op);
@@ -345,6 +356,8 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 	struct mic_req *req = &qp->req;
 
 	lockdep_assert_held(&req->lock);
+	if (!req->ring.ctl)
+		return MIC_RUN_IDLE;
 	WRITE_ONCE(req->ring.ctl->need_kick, 0);
 	while (mic_budget_left(budget)) {
 		int state = READ_ONCE(qp->state);

@@ -8,7 +8,10 @@
 #include <linux/atomic.h>
 
 #include "../verbs/dev.h"
+#include "../verbs/mcast.h"
 #include "../verbs/mr.h"
+#include "../verbs/srq.h"
+#include "../verbs/xrc.h"
 #include "engine.h"
 #include "grh.h"
 
@@ -94,7 +97,7 @@ static enum ib_wc_status mic_resp_scatter(struct mic_qp *qp,
 	enum ib_wc_status status;
 	struct mic_sgl dst;
 
-	status = mic_sges_resolve(sges, qp->dev, qp->ibqp->pd,
+	status = mic_sges_resolve(sges, qp->dev, mic_qp_recv_pd(qp),
 				  IB_ACCESS_LOCAL_WRITE,
 				  (u64)op->length + hdr);
 	if (status)
@@ -141,7 +144,7 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
  * mic_resp_target - find the memory a one-sided request names
  * @qp: queue pair
  * @op: request
- * @access: right it needs; both the QP and the key must give it
+ * @access: right the key must give
  * @seg: out: the whole message's memory
  *
  * Return: the key with a reference, or NULL.
@@ -152,8 +155,6 @@ static struct mic_mkey *mic_resp_target(struct mic_qp *qp,
 {
 	struct mic_mkey *mkey;
 
-	if (!(qp->attr.qp_access_flags & access))
-		return NULL;
 	mkey = mic_mkey_get_remote(qp->dev, op->rkey);
 	if (!mkey)
 		return NULL;
@@ -164,6 +165,14 @@ static struct mic_mkey *mic_resp_target(struct mic_qp *qp,
 		return NULL;
 	}
 	return mkey;
+}
+
+/* What the QP does not do at all is an invalid request, IBA 9.7.4.1.4. */
+static bool mic_resp_enabled(const struct mic_qp *qp, int access)
+{
+	if (access != IB_ACCESS_REMOTE_WRITE && !qp->attr.max_dest_rd_atomic)
+		return false;
+	return qp->attr.qp_access_flags & access;
 }
 
 /* A key is not looked at for 0 bytes, IBA 9.7.4.1.5. */
@@ -187,6 +196,8 @@ static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
 
+	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_WRITE))
+		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
 	/* the flag comes with the last segment, and so does the need */
 	if (op->flags & MIC_OP_IMM) {
 		ack = mic_resp_take(qp, op);
@@ -205,7 +216,7 @@ static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
 	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
 	struct mic_mkey *mkey;
 
-	if (!qp->attr.max_dest_rd_atomic)
+	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_READ))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
 	if (!op->length)
 		return MIC_ACK_OK;
@@ -266,17 +277,17 @@ static void mic_resp_atomic_execute(struct mic_op *op, void *word)
 
 static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
 {
+	int access = op->code == MIC_OP_ATOMIC_WRITE ?
+			     IB_ACCESS_REMOTE_WRITE : IB_ACCESS_REMOTE_ATOMIC;
 	enum mic_ack ack = MIC_ACK_OK;
 	struct mic_mkey *mkey;
 	struct mic_seg seg;
 	void *word;
 
-	if (!qp->attr.max_dest_rd_atomic ||
+	if (!mic_resp_enabled(qp, access) ||
 	    !IS_ALIGNED(op->raddr, sizeof(u64)))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mkey = mic_resp_target(qp, op, op->code == MIC_OP_ATOMIC_WRITE ?
-			       IB_ACCESS_REMOTE_WRITE : IB_ACCESS_REMOTE_ATOMIC,
-			       &seg);
+	mkey = mic_resp_target(qp, op, access, &seg);
 	if (!mkey)
 		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
 	word = mic_resp_word(op, &seg);
@@ -303,7 +314,9 @@ static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 static bool mic_resp_accepts_connected(struct mic_qp *qp,
 				       const struct mic_op *op)
 {
-	if (op->service != qp->type || op->src_qpn != qp->attr.dest_qp_num ||
+	u8 service = qp->type == IB_QPT_XRC_TGT ? IB_QPT_XRC_INI : qp->type;
+
+	if (op->service != service || op->src_qpn != qp->attr.dest_qp_num ||
 	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
 		return false;
 	/*
@@ -347,6 +360,20 @@ static enum mic_ack mic_resp_execute(struct mic_qp *qp, struct mic_op *op)
 	}
 }
 
+/* An XRC target borrows the SRQ the request names. */
+static enum mic_ack mic_resp_execute_xrc(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack;
+
+	if (!mic_xrc_enter(qp, op->xrc_srqn)) {
+		qp->resp.active = false;
+		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
+	}
+	ack = mic_resp_execute(qp, op);
+	mic_xrc_leave(qp);
+	return ack;
+}
+
 static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
@@ -357,9 +384,20 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 		qp->comm_est = true;
 		mic_qp_event(qp, IB_EVENT_COMM_EST);
 	}
-	ack = mic_resp_execute(qp, op);
+	ack = qp->type == IB_QPT_XRC_TGT ? mic_resp_execute_xrc(qp, op) :
+					   mic_resp_execute(qp, op);
 	if (!ack && op->flags & MIC_OP_LAST)
 		qp->resp.epsn = (op->psn + op->npsn) & 0xffffff;
+	return ack;
+}
+
+static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack;
+
+	mutex_lock(&qp->resp.lock);
+	ack = mic_resp_locked(qp, op);
+	mutex_unlock(&qp->resp.lock);
 	return ack;
 }
 
@@ -373,14 +411,17 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
  */
 enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op)
 {
-	struct mic_qp *qp = mic_qp_get(node->priv, op->dst_qpn);
+	struct mic_qp *qp;
 	enum mic_ack ack;
 
+	if (op->dst_qpn == MIC_MCAST_QPN) {
+		mic_mcast_deliver(node->priv, op, mic_resp_deliver);
+		return MIC_ACK_OK;
+	}
+	qp = mic_qp_get(node->priv, op->dst_qpn);
 	if (!qp)
 		return MIC_ACK_NONE;
-	mutex_lock(&qp->resp.lock);
-	ack = mic_resp_locked(qp, op);
-	mutex_unlock(&qp->resp.lock);
+	ack = mic_resp_deliver(qp, op);
 	mic_qp_put(qp);
 	return ack;
 }

@@ -6,6 +6,7 @@
 #define MIC_DEV_H
 
 #include <linux/netdevice.h>
+#include <linux/rwsem.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -29,7 +30,10 @@ enum mic_limits {
 	MIC_MAX_MSG = 1 << 30,		/* bytes */
 	MIC_MAX_FAST_REG_PAGES = 512,
 	MIC_MAX_GID = 32,
+	MIC_MAX_DM = 256 << 20,		/* bytes of device memory */
 	MIC_MAX_PKEY = 1,
+	MIC_MAX_MCAST_GROUPS = 8192,
+	MIC_MAX_MCAST_ATTACH = 8192,
 };
 
 /**
@@ -40,8 +44,13 @@ enum mic_limits {
  * @qps: QPs by number
  * @mkeys: memory keys by index (key >> 8)
  * @ahs: address handles by index
+ * @srqs: XRC SRQs by number
+ * @members: QPs in multicast groups
+ * @members_lock: protects @members and @nmembers
+ * @nmembers: length of @members
  * @next_qpn: where the search for a free QP number starts
  * @next_mkey: where the search for a free key index starts
+ * @next_srqn: where the search for a free SRQ number starts
  * @nqp: number of QPs
  * @ncq: number of CQs
  * @nmr: number of MRs
@@ -49,6 +58,7 @@ enum mic_limits {
  * @nah: number of address handles
  * @nsrq: number of SRQs
  * @nmw: number of memory windows
+ * @dm_bytes: device memory handed out
  * @counters: events counted per CPU
  */
 struct mic_dev {
@@ -58,8 +68,13 @@ struct mic_dev {
 	struct xarray qps;
 	struct xarray mkeys;
 	struct xarray ahs;
+	struct xarray srqs;
+	struct list_head members;
+	struct rw_semaphore members_lock;
+	u32 nmembers;
 	u32 next_qpn;
 	u32 next_mkey;
+	u32 next_srqn;
 	atomic_t nqp;
 	atomic_t ncq;
 	atomic_t nmr;
@@ -67,6 +82,7 @@ struct mic_dev {
 	atomic_t nah;
 	atomic_t nsrq;
 	atomic_t nmw;
+	atomic_long_t dm_bytes;
 	struct mic_counters __percpu *counters;
 };
 

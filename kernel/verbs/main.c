@@ -17,12 +17,15 @@
 #include "counters.h"
 #include "cq.h"
 #include "dev.h"
+#include "dm.h"
+#include "mcast.h"
 #include "mr.h"
 #include "mw.h"
 #include "pd.h"
 #include "qp.h"
 #include "srq.h"
 #include "uctx.h"
+#include "xrc.h"
 
 struct workqueue_struct *mic_wq;
 
@@ -38,9 +41,12 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->mkeys));
 	WARN_ON(!xa_empty(&dev->ahs));
+	WARN_ON(!xa_empty(&dev->srqs));
+	WARN_ON(!list_empty(&dev->members));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mkeys);
 	xa_destroy(&dev->ahs);
+	xa_destroy(&dev->srqs);
 	free_percpu(dev->counters);
 }
 
@@ -55,21 +61,27 @@ static const struct ib_device_ops mic_dev_ops = {
 	.alloc_mw = mic_alloc_mw,
 	.alloc_pd = mic_alloc_pd,
 	.alloc_ucontext = mic_alloc_ucontext,
+	.alloc_xrcd = mic_alloc_xrcd,
+	.attach_mcast = mic_attach_mcast,
+	.alloc_dm = mic_alloc_dm,
 	.create_ah = mic_create_ah,
 	.create_cq = mic_create_cq,
 	.create_qp = mic_create_qp,
 	.create_srq = mic_create_srq,
 	.create_user_ah = mic_create_ah,
+	.dealloc_dm = mic_dealloc_dm,
 	.dealloc_driver = mic_dealloc_driver,
 	.dealloc_mw = mic_dealloc_mw,
 	.dealloc_pd = mic_dealloc_pd,
 	.dealloc_ucontext = mic_dealloc_ucontext,
+	.dealloc_xrcd = mic_dealloc_xrcd,
 	.del_gid = mic_del_gid,
 	.dereg_mr = mic_dereg_mr,
 	.destroy_ah = mic_destroy_ah,
 	.destroy_cq = mic_destroy_cq,
 	.destroy_qp = mic_destroy_qp,
 	.destroy_srq = mic_destroy_srq,
+	.detach_mcast = mic_detach_mcast,
 	.disassociate_ucontext = mic_disassociate_ucontext,
 	.get_dma_mr = mic_get_dma_mr,
 	.get_hw_stats = mic_get_hw_stats,
@@ -89,6 +101,8 @@ static const struct ib_device_ops mic_dev_ops = {
 	.query_port = mic_query_port,
 	.query_qp = mic_query_qp,
 	.query_srq = mic_query_srq,
+	.query_ucontext = mic_query_ucontext,
+	.reg_dm_mr = mic_reg_dm_mr,
 	.reg_user_mr = mic_reg_user_mr,
 	.req_notify_cq = mic_req_notify_cq,
 	.rereg_user_mr = mic_rereg_user_mr,
@@ -101,6 +115,13 @@ static const struct ib_device_ops mic_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, mic_ibqp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, mic_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, mic_uctx, ibuctx),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, mic_xrcd, ibxrcd),
+};
+
+static const struct uapi_definition mic_defs[] = {
+	UAPI_DEF_CHAIN(mic_uctx_defs),
+	UAPI_DEF_CHAIN(mic_dm_defs),
+	{},
 };
 
 static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
@@ -110,6 +131,9 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	dev->ndev = ndev;
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->mkeys, XA_FLAGS_ALLOC);
+	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
+	INIT_LIST_HEAD(&dev->members);
+	init_rwsem(&dev->members_lock);
 	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 
 	strscpy(ibdev->node_desc, "mic", sizeof(ibdev->node_desc));
@@ -152,6 +176,7 @@ int mic_dev_create(const char *name, struct net_device *ndev)
 		goto err_dealloc;
 	/* from here on ib_dealloc_device() calls mic_dealloc_driver() */
 	ib_set_device_ops(&dev->ibdev, &mic_dev_ops);
+	dev->ibdev.driver_def = mic_defs;
 	err = ib_device_set_netdev(&dev->ibdev, ndev, 1);
 	if (err)
 		goto err_dealloc;

@@ -47,6 +47,10 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_init_rd_atom = MIC_MAX_RD_ATOM;
 	attr->max_res_rd_atom = MIC_MAX_RD_ATOM * MIC_MAX_QP;
 	attr->atomic_cap = IB_ATOMIC_GLOB;
+	attr->max_mcast_grp = MIC_MAX_MCAST_GROUPS;
+	attr->max_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;
+	attr->max_total_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;
+	attr->max_dm_size = MIC_MAX_DM;
 	attr->max_pkeys = MIC_MAX_PKEY;
 	attr->local_ca_ack_delay = 15;
 	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN |
@@ -54,6 +58,7 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_CURR_QP_STATE_MOD |
 				 IB_DEVICE_PORT_ACTIVE_EVENT |
 				 IB_DEVICE_N_NOTIFY_CQ |
+				 IB_DEVICE_XRC |
 				 IB_DEVICE_MEM_WINDOW |
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				 IB_DEVICE_MEM_MGT_EXTENSIONS;

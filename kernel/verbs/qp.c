@@ -72,6 +72,8 @@ static int mic_qp_check_init(const struct ib_qp_init_attr *init)
 	switch (init->qp_type) {
 	case IB_QPT_RC:
 	case IB_QPT_UC:
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
 	case IB_QPT_UD:
 	case IB_QPT_GSI:
 		break;
@@ -80,7 +82,10 @@ static int mic_qp_check_init(const struct ib_qp_init_attr *init)
 	}
 	if (init->create_flags)
 		return -EOPNOTSUPP;
-	if (!init->send_cq || !init->recv_cq)
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		return init->xrcd ? 0 : -EINVAL;
+	if (!init->send_cq ||
+	    (!init->recv_cq && init->qp_type != IB_QPT_XRC_INI))
 		return -EINVAL;
 	if (cap->max_send_wr > MIC_MAX_WR || cap->max_send_sge > MIC_MAX_SGE ||
 	    cap->max_inline_data > MIC_MAX_INLINE)
@@ -105,15 +110,26 @@ static u32 mic_send_stride(struct ib_qp_cap *cap)
 	return MIC_SEND_WQE_HDR + room;
 }
 
+static bool mic_qp_has_rq(const struct mic_qp *qp)
+{
+	return !qp->srq && qp->type != IB_QPT_XRC_INI &&
+	       qp->type != IB_QPT_XRC_TGT;
+}
+
 static int mic_qp_buf_create(struct mic_qp *qp)
 {
 	struct ib_qp_cap *cap = &qp->cap;
+	struct mic_buf *buf;
 	size_t size = 0;
 
+	if (qp->type == IB_QPT_XRC_TGT) {
+		memset(cap, 0, sizeof(*cap));
+		return 0;
+	}
 	mic_ring_layout(&qp->req.ring, max(cap->max_send_wr, 1U),
 			mic_send_stride(cap), &size);
 	cap->max_send_wr = qp->req.ring.info.entries;
-	if (!qp->srq) {
+	if (mic_qp_has_rq(qp)) {
 		mic_ring_layout(&qp->resp.ring, max(cap->max_recv_wr, 1U),
 				mic_recv_stride(cap->max_recv_sge), &size);
 		cap->max_recv_wr = qp->resp.ring.info.entries;
@@ -122,12 +138,13 @@ static int mic_qp_buf_create(struct mic_qp *qp)
 		cap->max_recv_sge = 0;
 	}
 
-	qp->buf = mic_buf_create(qp->uctx, size);
-	if (IS_ERR(qp->buf))
-		return PTR_ERR(qp->buf);
+	buf = mic_buf_create(qp->uctx, size);
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	qp->buf = buf;
 	mic_ring_attach(&qp->req.ring, qp->buf);
 	WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);
-	if (!qp->srq)
+	if (mic_qp_has_rq(qp))
 		mic_ring_attach(&qp->resp.ring, qp->buf);
 	return 0;
 }
@@ -150,8 +167,9 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	qp->dev = to_mic_dev(ibqp->device);
 	qp->type = init->qp_type;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	qp->send_cq = to_mic_cq(init->send_cq);
-	qp->recv_cq = to_mic_cq(init->recv_cq);
+	qp->send_cq = init->send_cq ? to_mic_cq(init->send_cq) : NULL;
+	qp->recv_cq = init->recv_cq ? to_mic_cq(init->recv_cq) : NULL;
+	qp->xrcd = init->qp_type == IB_QPT_XRC_TGT ? init->xrcd : NULL;
 	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
 	qp->cap = init->cap;
 	qp->state = IB_QPS_RESET;
@@ -183,7 +201,8 @@ static int mic_qp_respond(struct mic_qp *qp, struct ib_udata *udata)
 
 	if (!udata)
 		return 0;
-	mic_buf_info(qp->buf, &resp.map);
+	if (qp->buf)
+		mic_buf_info(qp->buf, &resp.map);
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
@@ -194,12 +213,19 @@ static void mic_qp_free(struct mic_qp *qp)
 	kfree_rcu(qp, rcu);
 }
 
+/* Scatter/gather elements a receive may have. */
+static u32 mic_qp_recv_sge(const struct mic_qp *qp)
+{
+	if (qp->type == IB_QPT_XRC_TGT)
+		return MIC_MAX_SGE;	/* any SRQ of the domain */
+	return qp->srq ? qp->srq->max_sge : qp->cap.max_recv_sge;
+}
+
 int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		  struct ib_udata *udata)
 {
 	struct mic_dev *dev = to_mic_dev(ibqp->device);
 	struct mic_qp *qp;
-	u32 recv_sge;
 	int err;
 
 	err = mic_qp_check_init(init);
@@ -216,12 +242,13 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		goto err_count;
 	}
 	mic_qp_init(qp, ibqp, init);
-	qp->uctx = mic_udata_uctx(udata);
+	qp->user = udata;
+	if (qp->type != IB_QPT_XRC_TGT)
+		qp->uctx = mic_udata_uctx(udata);
 
-	recv_sge = qp->srq ? qp->srq->max_sge : init->cap.max_recv_sge;
 	err = mic_sges_init(&qp->req.sges, init->cap.max_send_sge);
 	if (!err)
-		err = mic_sges_init(&qp->resp.sges, recv_sge);
+		err = mic_sges_init(&qp->resp.sges, mic_qp_recv_sge(qp));
 	if (err)
 		goto err_free;
 	err = mic_qp_buf_create(qp);
@@ -244,7 +271,8 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 err_number:
 	xa_erase(&dev->qps, qp->qpn);
 err_buf:
-	mic_buf_destroy(qp->buf);
+	if (qp->buf)
+		mic_buf_destroy(qp->buf);
 err_free:
 	mic_qp_free(qp);
 err_count:
@@ -276,13 +304,14 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct mic_dev *dev = qp->dev;
 
 	mic_qp_stop(qp);
-	if (!qp->uctx) {
+	if (!qp->user) {
 		mic_cq_forget(qp->send_cq, ibqp);
 		mic_cq_forget(qp->recv_cq, ibqp);
 	}
 	if (qp->req.node)
 		mic_node_put(qp->req.node);
-	mic_buf_destroy(qp->buf);
+	if (qp->buf)
+		mic_buf_destroy(qp->buf);
 	mic_qp_free(qp);
 	atomic_dec(&dev->nqp);
 	return 0;

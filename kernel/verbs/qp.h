@@ -95,6 +95,7 @@ struct mic_req {
  * @sges: the receive under way
  * @wr_id: of the receive under way
  * @active: a receive was taken from the queue and is not complete
+ * @xrc_srqn: XRC: the SRQ the receive under way was taken from
  * @epsn: packet sequence number the next message must have
  * @post_lock: kernel consumers: serialises posting
  */
@@ -106,6 +107,7 @@ struct mic_resp {
 	struct mic_sges sges;
 	u64 wr_id;
 	u32 epsn;
+	u32 xrc_srqn;
 	spinlock_t post_lock;
 };
 
@@ -117,7 +119,10 @@ struct mic_resp {
  * @ibqp: ib_core's part, which goes when destroy_qp returns
  * @dev: device
  * @uctx: user context, NULL for a kernel consumer
- * @srq: shared receive queue or NULL
+ * @srq: shared receive queue or NULL; an XRC target has one only while a
+ *	segment is carried out
+ * @xrcd: XRC target: its domain
+ * @user: it was made by user space (an XRC target outlives its context)
  * @send_cq: completions of @req
  * @recv_cq: completions of @resp
  * @buf: memory of the queues
@@ -142,6 +147,8 @@ struct mic_qp {
 	struct mic_dev *dev;
 	struct mic_uctx *uctx;
 	struct mic_srq *srq;
+	struct ib_xrcd *xrcd;
+	bool user;
 	struct mic_cq *send_cq;
 	struct mic_cq *recv_cq;
 	struct mic_buf *buf;
@@ -182,11 +189,6 @@ static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
 	       qp->type == IB_QPT_XRC_TGT;
 }
 
-/* The protection domain keys have to be of. */
-static inline struct ib_pd *mic_qp_pd(const struct mic_qp *qp)
-{
-	return qp->ibqp->pd;
-}
 
 struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
 void mic_qp_put(struct mic_qp *qp);

@@ -9,6 +9,7 @@
 #include "post.h"
 #include "srq.h"
 #include "uctx.h"
+#include "xrc.h"
 
 static int mic_srq_buf_create(struct mic_srq *srq, struct mic_uctx *uctx)
 {
@@ -32,7 +33,7 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct mic_create_srq_resp resp = {};
 	int err;
 
-	if (init->srq_type != IB_SRQT_BASIC)
+	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
 		return -EOPNOTSUPP;
 	if (!init->attr.max_wr || init->attr.max_wr > MIC_MAX_WR ||
 	    init->attr.max_sge > MIC_MAX_SGE)
@@ -50,15 +51,24 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	if (err)
 		goto err_count;
 	init->attr.max_wr = srq->max_wr;
+	if (init->srq_type == IB_SRQT_XRC) {
+		err = mic_xrc_srq_publish(srq);
+		if (err)
+			goto err_buf;
+		resp.srqn = ibsrq->ext.xrc.srq_num;
+	}
 	if (uctx) {
 		mic_buf_info(srq->buf, &resp.map);
 		resp.ring = srq->ring.info;
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
 		if (err)
-			goto err_buf;
+			goto err_xrc;
 	}
 	return 0;
 
+err_xrc:
+	if (init->srq_type == IB_SRQT_XRC)
+		mic_xrc_srq_hide(srq);
 err_buf:
 	mic_buf_destroy(srq->buf);
 err_count:
@@ -70,6 +80,8 @@ int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct mic_srq *srq = to_mic_srq(ibsrq);
 
+	if (ibsrq->srq_type == IB_SRQT_XRC)
+		mic_xrc_srq_hide(srq);
 	mic_buf_destroy(srq->buf);
 	atomic_dec(&to_mic_dev(ibsrq->device)->nsrq);
 	return 0;

@@ -5,11 +5,14 @@
 #ifndef MIC_SRQ_H
 #define MIC_SRQ_H
 
+#include <linux/completion.h>
+#include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
 #include <mic/op.h>
 
+#include "qp.h"
 #include "ring.h"
 
 struct mic_sges;
@@ -24,6 +27,8 @@ struct mic_sges;
  * @max_sge: scatter/gather elements per receive
  * @limit: an event is due when fewer receives are left; 0 if none is due
  * @broken: the indices made no sense; it is not looked at again
+ * @ref: XRC: one for the owner, one for each target QP that uses it now
+ * @gone: XRC: the last reference was dropped
  */
 struct mic_srq {
 	struct ib_srq ibsrq;
@@ -34,6 +39,8 @@ struct mic_srq {
 	u32 max_sge;
 	u32 limit;
 	bool broken;
+	refcount_t ref;
+	struct completion gone;
 };
 
 static inline struct mic_srq *to_mic_srq(struct ib_srq *ibsrq)
@@ -49,6 +56,18 @@ int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 int mic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		      const struct ib_recv_wr **bad_wr);
+
+/* The protection domain remote keys have to be of. */
+static inline struct ib_pd *mic_qp_pd(const struct mic_qp *qp)
+{
+	return qp->type == IB_QPT_XRC_TGT ? qp->srq->ibsrq.pd : qp->ibqp->pd;
+}
+
+/* The protection domain the keys of receives have to be of. */
+static inline struct ib_pd *mic_qp_recv_pd(const struct mic_qp *qp)
+{
+	return qp->srq ? qp->srq->ibsrq.pd : qp->ibqp->pd;
+}
 
 enum mic_ack mic_srq_take(struct mic_srq *srq, struct mic_sges *sges,
 			  u64 *wr_id);

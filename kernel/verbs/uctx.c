@@ -14,6 +14,8 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
+#define UVERBS_MODULE_NAME ib_mic
+#include <rdma/uverbs_named_ioctl.h>
 
 #include <mic/compat.h>
 
@@ -217,6 +219,40 @@ err_db:
 	kref_put(&db->ref, mic_doorbell_free);
 	return err;
 }
+
+/* Another process imports the context: it gets a doorbell file of its own. */
+int mic_query_ucontext(struct ib_ucontext *ibuctx,
+		       struct uverbs_attr_bundle *attrs)
+{
+	struct mic_uctx *uctx = to_mic_uctx(ibuctx);
+	struct mic_alloc_ucontext_resp resp = {};
+	struct file *file;
+	int err;
+
+	resp.doorbell_fd = mic_doorbell_open(uctx->db, &file);
+	if (resp.doorbell_fd < 0)
+		return resp.doorbell_fd;
+	err = uverbs_copy_to(attrs, MIC_IB_ATTR_QUERY_CONTEXT_RESP, &resp,
+			     sizeof(resp));
+	if (err) {
+		fput(file);
+		put_unused_fd(resp.doorbell_fd);
+		return err;
+	}
+	fd_install(resp.doorbell_fd, file);
+	return 0;
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(
+	mic_query_context_attrs, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
+	UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_QUERY_CONTEXT_RESP,
+			    UVERBS_ATTR_TYPE(struct mic_alloc_ucontext_resp),
+			    UA_MANDATORY));
+
+const struct uapi_definition mic_uctx_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &mic_query_context_attrs),
+	{},
+};
 
 void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {

@@ -7,6 +7,7 @@
 
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 struct mic_buf;
 struct mic_doorbell;
@@ -35,6 +36,9 @@ void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf);
 int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata);
 void mic_dealloc_ucontext(struct ib_ucontext *ibuctx);
 void mic_disassociate_ucontext(struct ib_ucontext *ibuctx);
+int mic_query_ucontext(struct ib_ucontext *ibuctx,
+		       struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition mic_uctx_defs[];
 int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma);
 
 #endif /* MIC_UCTX_H */

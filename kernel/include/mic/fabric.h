@@ -59,6 +59,11 @@ int mic_node_add_gid(struct mic_node *node, const union ib_gid *gid,
 void mic_node_del_gid(struct mic_node *node, const union ib_gid *gid,
 		      struct net_device *ndev);
 
+int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
+		   struct net *net);
+void mic_mcast_leave(struct mic_node *node, const union ib_gid *mgid);
+void mic_mcast_submit(struct mic_op *op, struct net *net);
+
 struct mic_node *mic_fabric_find(const struct mic_addr *addr,
 				 struct net *net);
 

@@ -13,6 +13,7 @@
 
 #include <linux/types.h>
 #include <linux/ioctl.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 /* ib_device.ops.uverbs_abi_ver: raised when a change here is incompatible. */
 #define MIC_UVERBS_ABI_VERSION	1
@@ -33,6 +34,18 @@
 #define MIC_IOC_MAGIC		'm'
 #define MIC_IOC_DOORBELL	_IO(MIC_IOC_MAGIC, 0x80)
 
+/* Attributes of our own on methods of uverbs. */
+enum mic_ib_attrs_query_context {
+	/* out: struct mic_alloc_ucontext_resp, with a descriptor of the caller */
+	MIC_IB_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum mic_ib_attrs_alloc_dm {
+	/* out: struct mic_mmap_info, where the memory can be mapped */
+	MIC_IB_ATTR_ALLOC_DM_MAP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* The answer to alloc_ucontext and query_context. */
 struct mic_alloc_ucontext_resp {
 	__s32 doorbell_fd;
 	__u32 reserved;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Device memory: kernel memory out of a bounded pool, which its owner maps and
+ * copies to and from, and others reach through a region.
+ */
+#include <linux/slab.h>
+#include <rdma/uverbs_ioctl.h>
+#define UVERBS_MODULE_NAME ib_mic
+#include <rdma/uverbs_named_ioctl.h>
+
+#include "dev.h"
+#include "dm.h"
+#include "mr.h"
+#include "ring.h"
+#include "uctx.h"
+
+static int mic_dm_charge(struct mic_dev *dev, u64 bytes)
+{
+	if (bytes > MIC_MAX_DM)
+		return -ENOMEM;
+	if (atomic_long_add_return(bytes, &dev->dm_bytes) > MIC_MAX_DM) {
+		atomic_long_sub(bytes, &dev->dm_bytes);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+struct ib_dm *mic_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
+			   struct ib_dm_alloc_attr *attr,
+			   struct uverbs_attr_bundle *attrs)
+{
+	struct mic_dev *dev = to_mic_dev(ibdev);
+	struct mic_mmap_info map;
+	struct mic_dm *dm;
+	int err;
+
+	if (!attr->length || attr->alignment > PAGE_SHIFT)
+		return ERR_PTR(-EINVAL);
+	err = mic_dm_charge(dev, attr->length);
+	if (err)
+		return ERR_PTR(err);
+	dm = kzalloc(sizeof(*dm), GFP_KERNEL_ACCOUNT);
+	if (!dm) {
+		err = -ENOMEM;
+		goto err_charge;
+	}
+	dm->buf = mic_buf_create(to_mic_uctx(ibuctx), attr->length);
+	if (IS_ERR(dm->buf)) {
+		err = PTR_ERR(dm->buf);
+		goto err_free;
+	}
+	mic_buf_info(dm->buf, &map);
+	err = uverbs_copy_to(attrs, MIC_IB_ATTR_ALLOC_DM_MAP, &map,
+			     sizeof(map));
+	if (err)
+		goto err_buf;
+	dm->ibdm.length = attr->length;
+	return &dm->ibdm;
+
+err_buf:
+	mic_buf_destroy(dm->buf);
+err_free:
+	kfree(dm);
+err_charge:
+	atomic_long_sub(attr->length, &dev->dm_bytes);
+	return ERR_PTR(err);
+}
+
+int mic_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
+{
+	struct mic_dm *dm = container_of(ibdm, struct mic_dm, ibdm);
+
+	atomic_long_sub(ibdm->length, &to_mic_dev(ibdm->device)->dm_bytes);
+	mic_buf_destroy(dm->buf);
+	kfree(dm);
+	return 0;
+}
+
+/* ib_core has checked the range, and keeps the memory while it has regions. */
+struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+			    struct ib_dm_mr_attr *attr,
+			    struct uverbs_attr_bundle *attrs)
+{
+	struct mic_dm *dm = container_of(ibdm, struct mic_dm, ibdm);
+	struct mic_mr *mr;
+
+	if (!(attr->access_flags & IB_ZERO_BASED))
+		return ERR_PTR(-EINVAL);
+	mr = mic_mr_create(ibpd, attr->access_flags & ~IB_ZERO_BASED);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->mkey.length = attr->length;
+	/* linear: an offset in the window is an address */
+	mr->mkey.win_off = (uintptr_t)dm->buf->va + attr->offset;
+	mr->mkey.valid = true;
+	mr->ibmr.length = attr->length;
+	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
+	return &mr->ibmr;
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(
+	mic_alloc_dm_attrs, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
+	UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_ALLOC_DM_MAP,
+			    UVERBS_ATTR_TYPE(struct mic_mmap_info),
+			    UA_MANDATORY));
+
+const struct uapi_definition mic_dm_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &mic_alloc_dm_attrs),
+	{},
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Device memory.
+ */
+#ifndef MIC_DM_H
+#define MIC_DM_H
+
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+struct mic_buf;
+
+/**
+ * struct mic_dm - a piece of device memory
+ * @ibdm: ib_core's part
+ * @buf: the memory, mappable by its owner
+ */
+struct mic_dm {
+	struct ib_dm ibdm;
+	struct mic_buf *buf;
+};
+
+extern const struct uapi_definition mic_dm_defs[];
+
+struct ib_dm *mic_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
+			   struct ib_dm_alloc_attr *attr,
+			   struct uverbs_attr_bundle *attrs);
+int mic_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
+struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+			    struct ib_dm_mr_attr *attr,
+			    struct uverbs_attr_bundle *attrs);
+
+#endif /* MIC_DM_H */
