@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# Running one of the perftest programs between two devices, in the VM.
+
+# The processors of bench/common.h.
+SERVER_CPU=0
+CLIENT_CPU=1
+
+perftest_port=18515
+perftest_log=$(mktemp -d)
+
+# gid_index DEVICE: of its first RoCE v2 GID that is an IPv4 address.
+gid_index() {
+	local port=/sys/class/infiniband/$1/ports/1 file index
+
+	# Only GIDs that exist have a type; asking for others takes long.
+	while read -r file; do
+		index=${file##*/}
+		if grep -q 'RoCE v2' "$port/gid_attrs/types/$index"; then
+			echo "$index"
+			return 0
+		fi
+	done < <(grep -l -E '^(0000:){5}ffff:' "$port"/gids/* | sort -V)
+	echo "$1 has no RoCE v2 GID of an IPv4 address" >&2
+	return 1
+}
+
+# await_listener PORT PID: PID listens on PORT. Connecting to find out would
+# use up the one connection that it accepts.
+await_listener() {
+	local hex i
+
+	hex=$(printf ':%04X' "$1")
+	for ((i = 0; i < 600; i++)); do
+		if cat /proc/net/tcp /proc/net/tcp6 |
+			awk -v port="$hex" '$2 ~ port "$" && $4 == "0A" { seen = 1 }
+				END { exit !seen }'; then
+			return 0
+		fi
+		kill -0 "$2" 2>/dev/null || return 1
+		sleep 0.05
+	done
+	return 1
+}
+
+# perftest PROGRAM DEVICE ARGUMENT...: PROGRAM from DEVICE0 to DEVICE1. What
+# the client printed is in $perftest_log/client afterwards.
+perftest() {
+	local program=$1 device=$2 server client status=0 gid0 gid1
+
+	shift 2
+	perftest_port=$((perftest_port + 1))
+	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
+		return
+	taskset -c "$SERVER_CPU" timeout -k 5 90 "$program" -F \
+		-d "${device}1" -x "$gid1" -p "$perftest_port" "$@" \
+		>"$perftest_log/server" 2>&1 </dev/null &
+	server=$!
+	if ! await_listener "$perftest_port" "$server"; then
+		kill "$server" 2>/dev/null
+		wait "$server"
+		echo "the server did not start to listen" >"$perftest_log/client"
+		return 1
+	fi
+	taskset -c "$CLIENT_CPU" timeout -k 5 60 "$program" -F \
+		-d "${device}0" -x "$gid0" -p "$perftest_port" "$@" 127.0.0.1 \
+		>"$perftest_log/client" 2>&1 </dev/null &
+	client=$!
+	wait_both "$server" "$client" || status=$?
+	return $status
+}
+
+# wait_both SERVER CLIENT: when one fails the other would wait for ever.
+wait_both() {
+	local pids=("$@") pid status
+
+	while [ ${#pids[@]} -gt 0 ]; do
+		status=0
+		wait -n -p pid "${pids[@]}" || status=$?
+		if [ "$status" -ne 0 ]; then
+			for pid in "$@"; do
+				kill "$pid" 2>/dev/null
+			done
+			wait "$@"
+			return "$status"
+		fi
+		mapfile -t pids < <(printf '%s\n' "${pids[@]}" | grep -v -x "$pid")
+	done
+}
+
+# perftest_row PROGRAM DEVICE ARGUMENT...: the last row of the table that the
+# client printed, as the array $row. Tried three times.
+perftest_row() {
+	local i
+
+	for i in 1 2 3; do
+		row=()
+		if perftest "$@"; then
+			read -r -a row < <(grep -E '^ *[0-9]+( +[0-9.]+)+' \
+				"$perftest_log/client" | tail -n 1)
+			[ ${#row[@]} -eq 0 ] || return 0
+		fi
+		sleep "$i"
+	done
+	{
+		echo "$* failed; its client said:"
+		tail -n 5 "$perftest_log/client"
+		echo "and its server:"
+		tail -n 5 "$perftest_log/server"
+	} >&2
+	return 1
+}

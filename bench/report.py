@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Print the results of measure.sh as tables.
+
+usage: report.py [--demo] RESULTS
+
+With --demo: each perftest program on mic and on rxe, side by side.
+"""
+
+import sys
+
+from results import Results, number_text, ratio, size_text
+
+KIB = 1024
+DEVICES = ("mic", "rxe")
+BW_TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
+LAT_TESTS = ("ib_write_lat", "ib_send_lat", "ib_read_lat", "ib_atomic_lat")
+
+
+def print_table(rows, indent="  "):
+    """Columns as wide as they need to be; the first one to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width)
+                  for cell, width in zip(row[1:], widths[1:])]
+        print((indent + "  ".join(cells)).rstrip())
+
+
+def short_name(test):
+    return test.split("_")[1]
+
+
+def print_by_size(results, title, suffix, tests, others):
+    columns = [(test, device) for device in DEVICES for test in tests]
+    header = ["size"] + [name for name, _, _ in others]
+    header += [f"{device} {short_name(test)}" for test, device in columns]
+    rows = [header]
+    for size in results.sizes(suffix):
+        row = [size_text(size)]
+        row += [number_text(results.get(test, device, size))
+                for _, test, device in others]
+        row += [number_text(results.get(test, device, size))
+                for test, device in columns]
+        rows.append(row)
+    print(title)
+    print_table(rows)
+    print()
+
+
+def print_rates(results):
+    rows = [["", "mic", "rxe", "mic / rxe"]]
+    for test in BW_TESTS:
+        name = test.replace("_bw", "_rate")
+        mic, rxe = (results.get(name, device, 8) for device in DEVICES)
+        rows.append([short_name(test), number_text(mic), number_text(rxe),
+                     number_text(ratio(mic, rxe))])
+    print("8-byte messages, millions per second")
+    print_table(rows)
+    print()
+
+
+class Aims:
+    """What the figures are compared with. Nothing fails because of them."""
+
+    def __init__(self, results):
+        self.results = results
+        self.rows = []
+
+    def row(self, what, measured, relation, bound):
+        verdict = ""
+        if measured is not None:
+            reached = (measured >= bound if relation == ">="
+                       else measured <= bound)
+            verdict = "reached" if reached else "not reached"
+        self.rows.append([what, number_text(measured), f"{relation} {bound}",
+                          verdict])
+
+    def of_memcpy(self, test, size):
+        return ratio(self.results.get(test, "mic", size),
+                     self.results.get("memcpy_bw", "memcpy", size))
+
+    def worst_of_memcpy(self, test, least):
+        """The smallest of the ratios to memcpy from a size on."""
+        ratios = [self.of_memcpy(test, size)
+                  for size, _ in self.results.series(test, "mic")
+                  if size >= least]
+        ratios = [r for r in ratios if r is not None]
+        return min(ratios) if ratios else None
+
+    def of_raw(self, test):
+        return ratio(self.results.get(test, "mic", 8), self.results.raw())
+
+    def of_rxe(self, test):
+        return ratio(self.results.get(test, "mic", 8),
+                     self.results.get(test, "rxe", 8))
+
+    def engine(self):
+        size = 64 * KIB
+        for test, bound in (("ib_write_bw", 0.6), ("ib_read_bw", 0.6),
+                            ("ib_send_bw", 0.5)):
+            self.row(f"{test} {size_text(size)} / memcpy",
+                     self.of_memcpy(test, size), ">=", bound)
+        self.row("ib_send_lat 8 B / rxe", self.of_rxe("ib_send_lat"),
+                 "<=", 0.25)
+        self.row("ib_write_bw 8 B, messages / rxe",
+                 self.of_rxe("ib_write_rate"), ">=", 10)
+
+    def direct(self):
+        for test in ("ib_write_bw", "ib_read_bw"):
+            self.row(f"{test} from 64 KiB on / memcpy",
+                     self.worst_of_memcpy(test, 64 * KIB), ">=", 0.95)
+            self.row(f"{test} 4 KiB / memcpy",
+                     self.of_memcpy(test, 4 * KIB), ">=", 0.8)
+        for test in ("ib_write_lat", "ib_read_lat", "ib_atomic_lat"):
+            self.row(f"{test} 8 B / raw", self.of_raw(test), "<=", 2)
+        self.row("ib_write_lat 8 B / rxe", self.of_rxe("ib_write_lat"),
+                 "<=", 0.1)
+        self.row("ib_send_lat 8 B / raw", self.of_raw("ib_send_lat"),
+                 "<=", 4)
+        self.row("ib_write_bw 8 B, messages / rxe",
+                 self.of_rxe("ib_write_rate"), ">=", 50)
+
+    def print(self, title):
+        print(title)
+        print_table([["", "measured", "aim", ""]] + self.rows)
+        print()
+
+
+def print_raw(results):
+    print(f"raw: a cache line takes {number_text(results.raw())} us"
+          " from one process to the other")
+    print()
+
+
+def print_all(results):
+    print_by_size(results, "Throughput, MiB/s", "_bw", BW_TESTS,
+                  [("memcpy", "memcpy_bw", "memcpy"),
+                   ("tcp", "tcp_bw", "tcp")])
+    print_by_size(results, "Latency one way, us (read, atomic: round trip)",
+                  "_lat", LAT_TESTS, [("tcp", "tcp_lat", "tcp")])
+    print_raw(results)
+    print_rates(results)
+    engine = Aims(results)
+    engine.engine()
+    engine.print("The engine path's aims")
+    direct = Aims(results)
+    direct.direct()
+    direct.print("The direct path's aims")
+
+
+def demo_row(results, test, size, unit):
+    mic, rxe = (results.get(test, device, size) for device in DEVICES)
+    if unit == "us":
+        faster, base, name = ratio(rxe, mic), results.raw(), "raw"
+    else:
+        faster = ratio(mic, rxe)
+        base, name = results.get("memcpy_bw", "memcpy", size), "memcpy"
+    return [test, size_text(size), unit, number_text(mic), number_text(rxe),
+            number_text(faster) + " x",
+            f"{number_text(ratio(mic, base))} x {name}"]
+
+
+def print_demo(results):
+    rows = [["", "size", "", "mic", "rxe", "mic is faster", "mic beside"]]
+    for test in BW_TESTS:
+        rows.append(demo_row(results, test, 64 * KIB, "MiB/s"))
+    for test in LAT_TESTS:
+        rows.append(demo_row(results, test, 8, "us"))
+    print()
+    print_table(rows)
+    print()
+    copy = results.get("memcpy_bw", "memcpy", 64 * KIB)
+    rows = [["memcpy, 64 KiB", number_text(copy), "MiB/s"],
+            ["raw: a cache line from one process to the other",
+             number_text(results.raw()), "us"]]
+    for test, size, unit in (("tcp_bw", 64 * KIB, "MiB/s"),
+                             ("tcp_lat", 8, "us")):
+        rows.append([f"TCP over loopback, {size_text(size)}",
+                     number_text(results.get(test, "tcp", size)), unit])
+    print_table(rows)
+
+
+def main(arguments):
+    demo = "--demo" in arguments
+    files = [a for a in arguments if a != "--demo"]
+    if len(files) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    results = Results(files[0])
+    (print_demo if demo else print_all)(results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ---
+# usage: ./run bench [--quick] [--kernel 6.1|6.12|debug] [--json FILE]
+#
+# Measures in one virtual machine: mic and rxe with perftest, TCP over the
+# loopback device, memcpy, and a cache line bounced between two processes
+# (raw). Prints tables, with the aims beside what was measured, and draws
+# build/bench/throughput.svg and build/bench/latency.svg.
+#
+#   --quick         few sizes
+#   --kernel NAME   which kernel to boot (6.1)
+#   --json FILE     the results, one JSON object a line, with the keys
+#                   test, device, size, value, unit
+#
+# The two sides of each measurement are pinned to a processor each, so the
+# machine needs two that have nothing else to do. Where it was busy, as
+# raw tells, a measurement is repeated and the output says so. A figure that
+# misses its aim is no failure; a measurement that did not happen is one.
+# ---
+set -eu
+
+# shellcheck source=buildlib/common.sh
+. "$(dirname "$(readlink -f "$0")")/common.sh"
+
+plan=full json='' kernel=6.1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--quick) plan=quick ;;
+	--json | --kernel)
+		need_value "$@"
+		declare "${1#--}=$2"
+		shift
+		;;
+	-h | --help)
+		show_help
+		exit 0
+		;;
+	*) die "unknown argument $1" "see ./run bench --help" ;;
+	esac
+	shift
+done
+if [ -n "$json" ]; then
+	: >"$json" || die "cannot write $json" "give another file after --json"
+fi
+
+out=$BUILD/bench
+need_packages python3
+mkdir -p "$out"
+rm -f "$out"/{results.json,remarks,throughput.svg,latency.svg}
+status=0
+"$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" -- \
+	bench/measure.sh "$plan" mic rxe >&2 || status=$?
+[ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
+	"read the lines above, and try a command with ./run vm"
+[ -z "$json" ] || cp "$out/results.json" "$json"
+python3 "$TREE/bench/report.py" "$out/results.json"
+if [ -s "$out/remarks" ]; then
+	echo "Remarks"
+	sed 's/^/  /' "$out/remarks"
+	echo
+fi
+python3 "$TREE/bench/plot.py" "$out/results.json" "$out"
+exit "$status"
