@@ -20,6 +20,7 @@ static bool mic_same_index(u32 key1, u32 key2)
 
 static void mic_mkey_enable(struct mic_mkey *mkey)
 {
+	/* the fields before the flag, pairs with mic_mkey_seg() */
 	smp_store_release(&mkey->valid, true);
 }
 

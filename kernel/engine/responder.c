@@ -270,6 +270,7 @@ static void mic_resp_atomic_execute(struct mic_op *op, void *word)
 		op->result = atomic64_fetch_add(op->compare_add, word);
 		break;
 	case MIC_OP_ATOMIC_WRITE:
+		/* what was written before it is visible before it, IBA A19 */
 		smp_store_release((u64 *)word, mic_resp_gather_word(op));
 		break;
 	}

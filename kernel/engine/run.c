@@ -45,11 +45,11 @@ void mic_qp_kick(struct mic_qp *qp)
 	enum mic_run run;
 
 	set_bit(MIC_REQ_PENDING, &req->flags);
-	smp_mb__after_atomic();
+	smp_mb__after_atomic();	/* the bit, then try the lock */
 	while (test_bit(MIC_REQ_PENDING, &req->flags) &&
 	       mutex_trylock(&req->lock)) {
 		clear_bit(MIC_REQ_PENDING, &req->flags);
-		smp_mb__after_atomic();
+		smp_mb__after_atomic();	/* the bit, then look for work */
 		run = mic_qp_run(qp);
 		mutex_unlock(&req->lock);
 		smp_mb();	/* unlock, then look at the bit again */

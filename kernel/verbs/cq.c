@@ -40,7 +40,7 @@ static void mic_cq_info(const struct mic_buf *buf, u32 entries,
 }
 
 int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		  mic_create_cq_arg *arg)
+		  struct MIC_CREATE_CQ_ARG *arg)
 {
 	struct ib_udata *udata = mic_create_cq_udata(arg);
 	struct mic_uctx *uctx = mic_udata_uctx(udata);

@@ -45,7 +45,7 @@ static inline struct mic_cq *to_mic_cq(struct ib_cq *ibcq)
 
 /* cq.c */
 int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
-		  mic_create_cq_arg *arg);
+		  struct MIC_CREATE_CQ_ARG *arg);
 int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 

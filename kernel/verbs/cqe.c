@@ -31,7 +31,7 @@ static bool mic_cq_fire(struct mic_cq *cq, bool solicited)
 {
 	u32 arm;
 
-	smp_mb();
+	smp_mb();	/* the element, then look whether it is waited for */
 	arm = READ_ONCE(cq->ctl->arm);
 	if (arm == MIC_CQ_ARM_NONE)
 		return false;
@@ -44,6 +44,7 @@ static bool mic_cq_fire(struct mic_cq *cq, bool solicited)
 static bool mic_cq_put(struct mic_cq *cq, struct mic_cqe *cqe)
 {
 	struct mic_cqe *slot = &cq->ring[cq->producer & (cq->entries - 1)];
+	/* acquire: the consumer has read the slots it gives back */
 	u32 used = cq->producer - smp_load_acquire(&cq->ctl->consumer);
 
 	/* a consumer ahead of the producer is no better than a full ring */
@@ -51,6 +52,7 @@ static bool mic_cq_put(struct mic_cq *cq, struct mic_cqe *cqe)
 		return false;
 	cqe->owner = !(cq->producer & cq->entries);
 	memcpy(slot, cqe, offsetof(struct mic_cqe, owner));
+	/* the owner word makes the element valid, so it comes last */
 	smp_store_release(&slot->owner, cqe->owner);
 	cq->producer++;
 	return true;

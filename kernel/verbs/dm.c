@@ -98,11 +98,11 @@ struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	return &mr->ibmr;
 }
 
-ADD_UVERBS_ATTRIBUTES_SIMPLE(
-	mic_alloc_dm_attrs, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
-	UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_ALLOC_DM_MAP,
-			    UVERBS_ATTR_TYPE(struct mic_mmap_info),
-			    UA_MANDATORY));
+ADD_UVERBS_ATTRIBUTES_SIMPLE(mic_alloc_dm_attrs, UVERBS_OBJECT_DM,
+			     UVERBS_METHOD_DM_ALLOC,
+			     UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_ALLOC_DM_MAP,
+						 UVERBS_ATTR_TYPE(struct mic_mmap_info),
+						 UA_MANDATORY));
 
 const struct uapi_definition mic_dm_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &mic_alloc_dm_attrs),

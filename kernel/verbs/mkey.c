@@ -186,6 +186,7 @@ int mic_mkey_seg(const struct mic_mkey *mkey, u32 key, const struct ib_pd *pd,
 {
 	u64 off;
 
+	/* the flag before the fields, pairs with who sets it */
 	if (!smp_load_acquire(&mkey->valid) || mkey->key != key ||
 	    mkey->pd != pd || (mkey->access & access) != access)
 		return -EACCES;

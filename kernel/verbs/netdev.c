@@ -8,6 +8,12 @@
 
 #include "dev.h"
 
+static enum ib_event_type mic_netdev_state(const struct net_device *ndev)
+{
+	return netif_running(ndev) && netif_carrier_ok(ndev) ?
+		       IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
+}
+
 static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
 {
 	switch (event) {
@@ -17,9 +23,7 @@ static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		mic_port_event(dev, netif_running(dev->ndev) &&
-				    netif_carrier_ok(dev->ndev) ?
-				    IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR);
+		mic_port_event(dev, mic_netdev_state(dev->ndev));
 		break;
 	case NETDEV_CHANGEMTU:
 		mic_port_event(dev, IB_EVENT_PORT_ACTIVE);

@@ -133,6 +133,8 @@ struct mic_resp {
  * @last_wqe: the event was given
  * @state: enum ib_qp_state; read anywhere, changed under both locks, but to
  *	IB_QPS_ERR and IB_QPS_SQE under either
+ * @req: requester
+ * @resp: responder
  * @attr: what modify_qp set
  * @addr: RC and UC: where the peer is
  * @cap: capacities granted
@@ -188,7 +190,6 @@ static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
 	return qp->type == IB_QPT_RC || qp->type == IB_QPT_XRC_INI ||
 	       qp->type == IB_QPT_XRC_TGT;
 }
-
 
 struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
 void mic_qp_put(struct mic_qp *qp);

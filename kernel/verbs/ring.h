@@ -37,9 +37,9 @@ void mic_buf_info(const struct mic_buf *buf, struct mic_mmap_info *info);
  * @base: first element in shared memory
  * @info: geometry, the kernel's copy
  * @consumer: the kernel's own consumer index
+ * @producer: kernel consumers: the kernel's own producer index
  *
- * For kernel consumers the kernel is the producer too; @producer is then its
- * own index. The holder of the queue's lock may use the ring.
+ * The holder of the queue's lock may use the ring.
  */
 struct mic_ring {
 	struct mic_ring_ctl *ctl;
@@ -70,6 +70,7 @@ void mic_ring_reset(struct mic_ring *ring);
  */
 static inline int mic_ring_pending(const struct mic_ring *ring)
 {
+	/* acquire: the index, then the elements it covers */
 	u32 n = smp_load_acquire(&ring->ctl->producer) - ring->consumer;
 
 	return n <= ring->info.entries ? (int)n : -EINVAL;
@@ -86,12 +87,14 @@ static inline const void *mic_ring_head(const struct mic_ring *ring)
 /* Give the consumer's slot back to the producer. */
 static inline void mic_ring_advance(struct mic_ring *ring)
 {
+	/* release: done reading, the producer may overwrite */
 	smp_store_release(&ring->ctl->consumer, ++ring->consumer);
 }
 
 /* Kernel producers: the slot to fill, or NULL if the ring is full. */
 static inline void *mic_ring_slot(const struct mic_ring *ring)
 {
+	/* acquire: the consumer has read the slots it gives back */
 	u32 used = ring->producer - smp_load_acquire(&ring->ctl->consumer);
 
 	if (used >= ring->info.entries)
@@ -103,6 +106,7 @@ static inline void *mic_ring_slot(const struct mic_ring *ring)
 /* Kernel producers: publish the slot just filled. */
 static inline void mic_ring_produce(struct mic_ring *ring)
 {
+	/* release: the element, then the index that covers it */
 	smp_store_release(&ring->ctl->producer, ++ring->producer);
 }
 

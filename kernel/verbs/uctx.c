@@ -243,11 +243,11 @@ int mic_query_ucontext(struct ib_ucontext *ibuctx,
 	return 0;
 }
 
-ADD_UVERBS_ATTRIBUTES_SIMPLE(
-	mic_query_context_attrs, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
-	UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_QUERY_CONTEXT_RESP,
-			    UVERBS_ATTR_TYPE(struct mic_alloc_ucontext_resp),
-			    UA_MANDATORY));
+ADD_UVERBS_ATTRIBUTES_SIMPLE(mic_query_context_attrs, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_QUERY_CONTEXT_RESP,
+						 UVERBS_ATTR_TYPE(struct mic_alloc_ucontext_resp),
+						 UA_MANDATORY));
 
 const struct uapi_definition mic_uctx_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &mic_query_context_attrs),

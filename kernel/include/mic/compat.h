@@ -20,16 +20,18 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 
 /* 6.11 passes the attribute bundle instead of the udata to create_cq. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
-typedef struct ib_udata mic_create_cq_arg;
+#define MIC_CREATE_CQ_ARG	ib_udata
 
-static inline struct ib_udata *mic_create_cq_udata(mic_create_cq_arg *arg)
+static inline struct ib_udata *
+mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 {
 	return arg;
 }
 #else
-typedef struct uverbs_attr_bundle mic_create_cq_arg;
+#define MIC_CREATE_CQ_ARG	uverbs_attr_bundle
 
-static inline struct ib_udata *mic_create_cq_udata(mic_create_cq_arg *arg)
+static inline struct ib_udata *
+mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 {
 	return arg ? &arg->driver_udata : NULL;
 }

@@ -158,8 +158,7 @@ struct mic_send_wqe {
 	__u8 num_sge;		/* 0 with MIC_WQE_INLINE */
 	__u16 flags;		/* enum mic_wqe_flags */
 	__u32 inline_len;	/* bytes, with MIC_WQE_INLINE */
-	__u32 ex;		/* immediate data as given (big endian), or the
-				 * rkey to invalidate in host order */
+	__u32 ex;		/* immediate data as given, or rkey to invalidate */
 	__u32 xrc_srqn;		/* XRC: the remote SRQ's number */
 	union {
 		struct {
