@@ -17,7 +17,8 @@
 veth_pair() {
 	local name=$1 net=$2 i
 
-	ip link add "$name-eth0" type veth peer name "$name-eth1"
+	ip link add "$name-eth0" address "02:00:00:00:$net:01" type veth \
+		peer name "$name-eth1" address "02:00:00:00:$net:02"
 	for i in 0 1; do
 		prepare_netdev "$name-eth$i"
 		ip address add "10.$net.0.$((i + 1))/24" dev "$name-eth$i"
@@ -60,6 +61,7 @@ delete_veth_pair() {
 	local family pref rest
 
 	[ ! -e "/sys/class/net/$1-eth0" ] || ip link delete "$1-eth0"
+	[ ! -e "/sys/class/net/$1-eth1" ] || ip link delete "$1-eth1"
 	for family in -4 -6; do
 		ip "$family" rule list |
 			grep -E "(to|from) (10\\.$2\\.0|fd$2:)" |
@@ -148,7 +150,7 @@ rmmod_mic() {
 # devices_state: what the tests may rely on, as text to compare.
 devices_state() {
 	rdma link show
-	ip -o address show | sed 's/ valid_lft.*//'
+	ip -o address show | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
 	ip rule list
 	ip -6 rule list
 	lsmod | awk '$1 == "mic_fabric" || $1 == "ib_mic" { print $1 }' | sort
@@ -157,6 +159,7 @@ devices_state() {
 # restore_devices STATE: make it STATE again. Returns 1 if that failed.
 restore_devices() {
 	[ "$(devices_state)" != "$1" ] || return 0
+	ip -all netns delete
 	delete_links '*'
 	delete_veth_pair rxe 78
 	delete_veth_pair mic 77
@@ -165,7 +168,8 @@ restore_devices() {
 		insmod_mic || return
 	}
 	[ -z "$MIC_MODULES" ] || make_mic
-	[ "$(devices_state)" = "$1" ]
+	[ "$(devices_state)" = "$1" ] ||
+		diff <(echo "$1") <(devices_state)
 }
 
 # enter_group CGROUP: this process and all its children from now on.

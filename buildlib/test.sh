@@ -192,7 +192,11 @@ judge_vm() {
 	local faults
 
 	faults=$(cat "$verdict" 2>/dev/null || echo "died")
-	if [ -n "$current" ]; then
+	if [[ " $faults " == *" emulator "* ]] && [ $repeats -lt 3 ]; then
+		repeats=$((repeats + 1))
+		echo "     the emulator failed in ${current:-the VM}; again"
+		current='' faults=''
+	elif [ -n "$current" ]; then
 		keep_logs "$current"
 		judge_test "$current" died - "$LOGS/$current.log"
 		todo=("${todo[@]:1}")
@@ -239,8 +243,7 @@ end_test() {
 	[ -z "$work" ] || rm -rf "$work"
 }
 
-vm_pid=''
-work=''
+vm_pid='' work='' repeats=0
 trap 'end_test' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

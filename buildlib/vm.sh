@@ -25,7 +25,7 @@
 # the folder --out (in the VM: $MIC_OUT). Afterwards the kernel log is
 # read: a warning, an Oops, a lockdep or KASAN report, a hung task, or a
 # module that can't be unloaded is a failure, with exit status 125. A VM
-# that is over its time is ended; its exit status is 124.
+# that hangs or is over its time is ended; its exit status is 124.
 # ---
 set -eu
 
@@ -35,8 +35,12 @@ set -eu
 . "$TREE/buildlib/kernel.sh"
 # shellcheck source=buildlib/initramfs.sh
 . "$TREE/buildlib/initramfs.sh"
-# shellcheck source=buildlib/qemu.sh
-. "$TREE/buildlib/qemu.sh"
+# shellcheck source=buildlib/vm/start.sh
+. "$TREE/buildlib/vm/start.sh"
+# shellcheck source=buildlib/vm/watch.sh
+. "$TREE/buildlib/vm/watch.sh"
+# shellcheck source=buildlib/vm/judge.sh
+. "$TREE/buildlib/vm/judge.sh"
 
 kernel=6.1 mem=4G cpus=2 timeout='' out='' verdict='' modules=1 build=1
 while [ $# -gt 0 ]; do
@@ -73,9 +77,9 @@ if [ -n "$build" ] && [ -n "$modules" ]; then
 fi
 kernel_select "$kernel"
 prepare_run "$@"
-trap 'end_vm; exit 130' INT
-trap 'end_vm; exit 143' TERM HUP
-trap end_vm EXIT
-start_vm
+trap 'end_vm; rm -f "$run_dir/initramfs"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+boot_vm
 wait_vm
 judge_run

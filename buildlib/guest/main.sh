@@ -71,6 +71,7 @@ run_command() {
 	cd "$TREE" || return
 	enter_group "$job_group"
 	if [ "$INTERACTIVE" = 1 ]; then
+		say_ready >/dev/hvc0
 		stty -F /dev/hvc0 rows "$ROWS" cols "$COLUMNS"
 		TERM=$TERMINAL setsid -c -w bash -i </dev/hvc0 >/dev/hvc0 2>&1
 	else
@@ -98,17 +99,29 @@ scan_leaks() {
 	cat "$kmemleak" >"$run_dir/kmemleak"
 }
 
+# A file that the host watches, to tell a long test from a VM that hangs.
+heartbeat() {
+	local nothing
+
+	exec {nothing}<> <(:)
+	while echo "$SECONDS" >"$run_dir/heartbeat"; do
+		read -r -t 10 -u "$nothing"
+	done
+}
+
 say_ready() {
-	[ -n "$MODULES" ] || return 0
-	echo "mic0 on mic-eth0 10.77.0.1, mic1 on mic-eth1 10.77.0.2"
+	echo "The tree is $TREE, its changes stay in here except in $OUT_DIR."
+	[ -z "$MODULES" ] ||
+		echo "mic0 is on mic-eth0 10.77.0.1, mic1 on mic-eth1 10.77.0.2."
+	echo "To end the VM: exit"
 }
 
 main() {
 	local message
 
+	heartbeat &
 	if message=$(set_up 2>&1); then
 		echo ok >"$run_dir/setup"
-		say_ready >/dev/console
 		(run_command)
 		echo "$?" >"$run_dir/status.tmp"
 		mv "$run_dir/status.tmp" "$run_dir/status"

@@ -162,6 +162,11 @@ struct verbs_cq {
 	};
 };
 
+struct verbs_dm {
+	struct ibv_dm dm;
+	uint32_t handle;
+};
+
 /*
  * The operations of a provider, one pointer each, in alphabetical order.
  * Those libmic does not offer have no type here: they only take their place.
@@ -170,7 +175,8 @@ typedef void (*pabi_op)(void);
 
 struct verbs_context_ops {
 	pabi_op advise_mr;
-	pabi_op alloc_dm;
+	struct ibv_dm *(*alloc_dm)(struct ibv_context *context,
+				   struct ibv_alloc_dm_attr *attr);
 	struct ibv_mw *(*alloc_mw)(struct ibv_pd *pd, enum ibv_mw_type type);
 	pabi_op alloc_null_mr;
 	struct ibv_pd *(*alloc_parent_domain)(
@@ -222,7 +228,7 @@ struct verbs_context_ops {
 	int (*detach_mcast)(struct ibv_qp *qp, const union ibv_gid *gid,
 			    uint16_t lid);
 	void (*free_context)(struct ibv_context *context);
-	pabi_op free_dm;
+	int (*free_dm)(struct ibv_dm *dm);
 	int (*get_srq_num)(struct ibv_srq *srq, uint32_t *srq_num);
 	pabi_op import_dm;
 	struct ibv_mr *(*import_mr)(struct ibv_pd *pd, uint32_t handle);
@@ -261,7 +267,9 @@ struct verbs_context_ops {
 			       struct ibv_values_ex *values);
 	int (*query_srq)(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 	pabi_op read_counters;
-	pabi_op reg_dm_mr;
+	struct ibv_mr *(*reg_dm_mr)(struct ibv_pd *pd, struct ibv_dm *dm,
+				    uint64_t offset, size_t length,
+				    unsigned int access);
 	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset,
 					size_t length, uint64_t iova, int fd,
 					int access);
@@ -379,6 +387,12 @@ int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr, uint32_t handle);
 int ibv_cmd_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
 			  uint64_t iova, int fd, int access,
 			  struct verbs_mr *vmr);
+/* @link: attributes of the driver's own, libmic has none */
+struct ibv_command_buffer;
+int ibv_cmd_reg_dm_mr(struct ibv_pd *pd, struct verbs_dm *dm, uint64_t offset,
+		      size_t length, unsigned int access, struct verbs_mr *vmr,
+		      struct ibv_command_buffer *link);
+int ibv_cmd_free_dm(struct verbs_dm *dm);
 int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type,
 		     struct ibv_mw *mw, struct ibv_alloc_mw *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_mw_resp *resp,
@@ -466,6 +480,7 @@ PABI_ASSERT(sizeof(struct verbs_mr) == 56);
 PABI_ASSERT(sizeof(struct verbs_qp) == 368);
 PABI_ASSERT(offsetof(struct verbs_qp, comp_mask) == 352);
 PABI_ASSERT(sizeof(struct verbs_cq) == 288);
+PABI_ASSERT(sizeof(struct verbs_dm) == 40);
 PABI_ASSERT(sizeof(struct ibv_create_cq_ex) == 24 + 32);
 PABI_ASSERT(sizeof(struct ibv_create_qp_ex) == 24 + 64);
 PABI_ASSERT(sizeof(struct ibv_create_xsrq) == 8 + 48);

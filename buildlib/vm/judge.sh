@@ -1,0 +1,86 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ./run vm: what was wrong with a run.
+
+STATUS_TIMEOUT=124
+STATUS_REPORT=125
+
+console_tail() {
+	echo "--- the end of its console ($run_dir/console):"
+	tail -n 100 "$run_dir/console" | tr -d '\r'
+	echo "---"
+}
+
+# judge_run: say what was wrong, and exit with the status to give.
+judge_run() {
+	local status faults=()
+
+	judge_end
+	judge_log
+	[ -z "$verdict" ] || echo "${faults[*]}" >"$verdict"
+	status=$(cat "$run_dir/status" 2>/dev/null || echo 0)
+	case " ${faults[*]} " in
+	*" timeout "* | *" hang "*) status=$STATUS_TIMEOUT ;;
+	"  ") ;;
+	*) [ "$status" -ne 0 ] || status=$STATUS_REPORT ;;
+	esac
+	exit "$status"
+}
+
+# Did it come up, and did it power off by itself?
+judge_end() {
+	local setup
+
+	setup=$(cat "$run_dir/setup" 2>/dev/null || echo ok)
+	if [ -e "$run_dir/timed-out" ]; then
+		say "the VM was ended by its time limit ($timeout s)"
+		console_tail >&2
+		faults+=(timeout)
+	elif [ -e "$run_dir/silent" ]; then
+		say "the VM was ended: it hung"
+		console_tail >&2
+		judge_hang
+	elif [ ! -e "$run_dir/reports" ]; then
+		say "the VM died before it was done"
+		cat "$run_dir/qemu" >&2
+		console_tail >&2
+		faults+=(died)
+	fi
+	if [ "$setup" != ok ]; then
+		say "the VM could not be set up: $setup"
+		tail -n 20 "$run_dir/dmesg" >&2 || true
+		faults+=(setup)
+	fi
+}
+
+# QEMU before 8.1 can hang a guest by itself: see guest/init.
+judge_hang() {
+	if grep -a -q 'asm_exc_int3' "$run_dir/console"; then
+		say "a bug of QEMU's: not the fault of what ran; repeat it"
+		faults+=(emulator)
+	else
+		faults+=(hang)
+	fi
+}
+
+# What the kernel and the modules left behind.
+judge_log() {
+	local unload
+
+	unload=$(cat "$run_dir/unload" 2>/dev/null || echo ok)
+	if [ -s "$run_dir/reports" ]; then
+		say "the kernel log has reports ($run_dir/dmesg):"
+		grep -n -B 3 -A 12 -F -f "$run_dir/reports" "$run_dir/dmesg" |
+			head -n 80 >&2
+		faults+=(reports)
+	fi
+	if [ -s "$run_dir/kmemleak" ]; then
+		say "memory leaks ($run_dir/kmemleak):"
+		head -n 60 "$run_dir/kmemleak" >&2
+		faults+=(leak)
+	fi
+	if [ "$unload" != ok ]; then
+		say "the modules cannot be unloaded: $unload"
+		faults+=(unload)
+	fi
+}

@@ -1,0 +1,121 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ./run vm: what the virtual machine gets, and how it starts. The options
+# kernel, mem, cpus, timeout, out and modules are variables of vm.sh.
+
+vm_pid='' output_pid='' run_dir=''
+
+# prepare_run [COMMAND...]: the run folder, which the VM can write to.
+prepare_run() {
+	mkdir -p "$BUILD/vm"
+	find "$BUILD/vm" -mindepth 1 -maxdepth 1 -name 'run-*' -mmin +600 \
+		-exec rm -rf {} +
+	run_dir=$(mktemp -d "$BUILD/vm/run-XXXXXX")
+	out=${out:-$run_dir/out}
+	mkdir -p "$out"
+	out=$(readlink -f "$out")
+	slow=1
+	[ "$kernel" != debug ] || slow=4
+	interactive=0
+	if [ $# -gt 0 ]; then
+		printf '%q ' exec "$@" >"$run_dir/command"
+		timeout=${timeout:-600}
+	else
+		interactive=1
+		timeout=${timeout:-0}
+	fi
+	write_config >"$run_dir/config"
+	make_initramfs "$run_dir/initramfs"
+}
+
+# Read by busybox sh and by bash in the VM.
+write_config() {
+	local rows=24 columns=80
+
+	if [ "$interactive" = 1 ]; then
+		read -r rows columns < <(stty size)
+	fi
+	cat <<-END
+		TREE='$TREE'
+		RUN_DIR='$run_dir'
+		OUT_DIR='$out'
+		KERNEL='$kernel'
+		KREL='$KREL'
+		KROOT='$KROOT'
+		MODULES='$modules'
+		SLOW='$slow'
+		INTERACTIVE='$interactive'
+		ROWS='$rows'
+		COLUMNS='$columns'
+		TERMINAL='${TERM:-linux}'
+		TMPFS_DIR='$(tmpfs_dir)'
+	END
+}
+
+# The VM's /run is empty, unless something needed is in there.
+tmpfs_dir() {
+	local needed
+
+	for needed in "$TREE" "$out" "$KROOT"; do
+		case $needed in
+		/run/*) return 0 ;;
+		esac
+	done
+	echo /run
+}
+
+# /dev/kvm alone proves nothing: there are machines where it exists and
+# every guest hangs.
+accelerator() {
+	if grep -q -w -E 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
+		echo "-accel kvm -cpu host"
+	else
+		# With erms and fsrm the guest copies memory with rep movsb,
+		# which TCG does a byte at a time.
+		echo "-accel tcg,thread=multi -cpu max,erms=off,fsrm=off"
+	fi
+}
+
+# maxcpus=1: see guest/init. unknown_nmi_panic, panic_print: see look_at_hang.
+kernel_arguments() {
+	echo "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic" \
+		"sysrq_always_enabled rcupdate.rcu_cpu_stall_timeout=120" \
+		"unknown_nmi_panic panic_print=0x40 maxcpus=1" \
+		"tsc=reliable mitigations=off net.ifnames=0 nokaslr"
+}
+
+start_vm() {
+	local shares terminal
+
+	mkfifo "$run_dir"/{con.in,con.out,mon.in,mon.out,output}
+	started=$SECONDS
+	shares=security_model=none,multidevs=remap
+	if [ "$interactive" = 1 ]; then
+		saved_tty=$(stty -g)
+		terminal=(-chardev "stdio,id=tty,signal=off"
+			-device "virtconsole,chardev=tty")
+	else
+		terminal=(-chardev "file,id=output,path=$run_dir/output"
+			-device "virtserialport,chardev=output,name=output")
+		cat "$run_dir/output" &
+		output_pid=$!
+	fi
+	cat "$run_dir/con.out" >"$run_dir/console" &
+	console_pid=$!
+	exec 3<&0
+	# setpriv: the VM ends when this script does, whatever ends it.
+	# shellcheck disable=SC2046 # The accelerator is several words.
+	setpriv --pdeathsig KILL qemu-system-x86_64 \
+		-nodefaults -no-user-config -display none -no-reboot \
+		-machine q35 $(accelerator) -smp "$cpus" -m "$mem" \
+		-kernel "$KIMAGE" -initrd "$run_dir/initramfs" \
+		-append "$(kernel_arguments)" \
+		-chardev "pipe,id=con,path=$run_dir/con" -serial chardev:con \
+		-chardev "pipe,id=mon,path=$run_dir/mon" -mon chardev=mon \
+		-virtfs "local,path=/,mount_tag=host,readonly=on,$shares" \
+		-virtfs "local,path=$run_dir,mount_tag=ctl,$shares" \
+		-virtfs "local,path=$out,mount_tag=out,$shares" \
+		-device virtio-serial-pci "${terminal[@]}" \
+		<&3 2>"$run_dir/qemu" &
+	vm_pid=$!
+}
