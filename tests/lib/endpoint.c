@@ -23,27 +23,17 @@ struct endpoint_options endpoint_options(enum ibv_qp_type type)
 	};
 }
 
-static struct ibv_cq *own_cq(struct endpoint *ep, uint32_t entries)
+/* The given queue, or a new one; NULL with errno if there is none. */
+static struct ibv_cq *find_cq(struct endpoint *ep, struct ibv_cq *given,
+			      bool *owned)
 {
-	struct ibv_cq *cq;
+	struct ibv_cq *cq = given;
 
-	cq = ibv_create_cq(ep->dev->ctx, entries, NULL, ep->options.channel, 0);
-	if (!cq)
-		bail("%s: cannot create a CQ of %u: %s", ep->dev->name, entries,
-		     strerror(errno));
+	if (!given)
+		cq = ibv_create_cq(ep->dev->ctx, ep->options.depth, NULL,
+				   ep->options.channel, 0);
+	*owned = !given && cq;
 	return cq;
-}
-
-static void find_cqs(struct endpoint *ep)
-{
-	ep->send_cq = ep->options.send_cq;
-	ep->recv_cq = ep->options.recv_cq;
-	ep->owns_send_cq = !ep->send_cq;
-	ep->owns_recv_cq = !ep->recv_cq;
-	if (ep->owns_send_cq)
-		ep->send_cq = own_cq(ep, ep->options.depth);
-	if (ep->owns_recv_cq)
-		ep->recv_cq = own_cq(ep, ep->options.depth);
 }
 
 static void destroy_cqs(struct endpoint *ep)
@@ -54,10 +44,12 @@ static void destroy_cqs(struct endpoint *ep)
 		check(!ibv_destroy_cq(ep->recv_cq), "ibv_destroy_cq fails");
 }
 
-bool endpoint_try_create(struct endpoint *ep, struct device *dev,
-			 const struct endpoint_options *options)
+static bool create_qp(struct endpoint *ep)
 {
+	const struct endpoint_options *options = &ep->options;
 	struct ibv_qp_init_attr init = {
+		.send_cq = ep->send_cq,
+		.recv_cq = ep->recv_cq,
 		.qp_type = options->type,
 		.sq_sig_all = options->signal_all,
 		.cap = {
@@ -68,23 +60,28 @@ bool endpoint_try_create(struct endpoint *ep, struct device *dev,
 			.max_inline_data = options->inline_bytes,
 		},
 	};
+
+	ep->qp = ibv_create_qp(options->pd ? options->pd : ep->dev->pd, &init);
+	ep->max_inline = init.cap.max_inline_data;
+	return ep->qp;
+}
+
+bool endpoint_try_create(struct endpoint *ep, struct device *dev,
+			 const struct endpoint_options *options)
+{
 	int error;
 
 	memset(ep, 0, sizeof(*ep));
 	ep->dev = dev;
 	ep->options = *options;
-	find_cqs(ep);
-	init.send_cq = ep->send_cq;
-	init.recv_cq = ep->recv_cq;
-	ep->qp = ibv_create_qp(options->pd ? options->pd : dev->pd, &init);
-	if (!ep->qp) {
-		error = errno;
-		destroy_cqs(ep);
-		errno = error;
-		return false;
-	}
-	ep->max_inline = init.cap.max_inline_data;
-	return true;
+	ep->send_cq = find_cq(ep, options->send_cq, &ep->owns_send_cq);
+	ep->recv_cq = find_cq(ep, options->recv_cq, &ep->owns_recv_cq);
+	if (ep->send_cq && ep->recv_cq && create_qp(ep))
+		return true;
+	error = errno;
+	destroy_cqs(ep);
+	errno = error;
+	return false;
 }
 
 void endpoint_create(struct endpoint *ep, struct device *dev,

@@ -29,7 +29,7 @@ skip() {
 }
 
 note() {
-	sed 's/^/# /' <<<"$*"
+	printf '# %s\n' "${*//$'\n'/$'\n# '}"
 }
 
 # note_file FILE: its last lines as remarks.
@@ -81,6 +81,8 @@ wait_until() {
 		sleep 0.1
 	done
 }
+
+ended=0
 
 # ends PID SECONDS: the process ends in time; its status is in $ended.
 ends() {

@@ -1,0 +1,103 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# Verified traffic in the background, and what may be left of it afterwards.
+# After lib/tap.sh and buildlib/guest.sh.
+
+# Exit status of the traffic program whose device or other side is gone.
+GONE=3
+
+# start_traffic ARGUMENT...: returns when it runs; $requester, $responder.
+start_traffic() {
+	local log=$SCRATCH/traffic
+
+	: >"$log"
+	"$BIN/traffic" --device "$DEVICE" --peer "$PEER" "$@" >"$log" 2>&1 &
+	requester=$!
+	if ! wait_until 30 grep -q ^running "$log"; then
+		note "the traffic does not start"
+		note_file "$log"
+		return 1
+	fi
+	responder=$(awk '$1 == "responder" { print $2 }' "$log")
+}
+
+# stop_traffic: it must end well.
+stop_traffic() {
+	kill -TERM "$requester"
+	traffic_ends 0
+}
+
+# traffic_ends STATUS: both processes end in time, the requester so.
+traffic_ends() {
+	if ! ends "$requester" 60 || ! wait_until 60 process_gone "$responder"
+	then
+		note "the traffic does not end"
+		note_file "$SCRATCH/traffic"
+		kill -KILL "$requester" "$responder"
+		return 1
+	fi
+	[ "$ended" -eq "$1" ] || {
+		note "the requester ended with $ended instead of $1"
+		note_file "$SCRATCH/traffic"
+		return 1
+	}
+}
+
+# pinned_pages: how many are pinned now.
+pinned_pages() {
+	awk '$1 == "nr_foll_pin_acquired" { acquired = $2 }
+		$1 == "nr_foll_pin_released" { released = $2 }
+		END { print acquired - released }' /proc/vmstat
+}
+
+# rdma_objects: every RDMA object there is, by device.
+rdma_objects() {
+	rdma resource show | sed 's/^[0-9]*: //' | sort
+}
+
+# nothing_left STATE: objects and pinned pages are back at that.
+nothing_left() {
+	wait_until 30 state_is "$1" || {
+		note "left over, before:"
+		note "$1"
+		note "and now:"
+		note "$(resource_state)"
+		return 1
+	}
+}
+
+resource_state() {
+	rdma_objects
+	echo "pinned pages: $(pinned_pages)"
+}
+
+state_is() {
+	[ "$(resource_state)" = "$1" ]
+}
+
+# slab_snapshot FILE: objects in use by cache, exactly: caches are shrunk,
+# after whatever is freed later (RCU, work queues) had its time.
+slab_snapshot() {
+	local cache
+
+	sync_rcu
+	for cache in /sys/kernel/slab/*/shrink; do
+		# Aliases are links to the same cache.
+		[ -L "${cache%/shrink}" ] || echo 1 >"$cache"
+	done
+	awk '/^(kmalloc|mic|radix_tree_node|filp|vmap_area)/ { print $1, $2 }' \
+		/proc/slabinfo | sort >"$1"
+}
+
+# Grace periods take some ticks; freed work may have queued more.
+sync_rcu() {
+	sleep 1
+	sync
+	sleep 1
+}
+
+# slab_growth BEFORE AFTER LIMIT: caches that grew by more than LIMIT.
+slab_growth() {
+	join "$1" "$2" | awk -v limit="$3" '$3 - $2 > limit {
+		print $1, "grew from", $2, "to", $3 }'
+}
