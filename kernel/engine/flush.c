@@ -5,6 +5,7 @@
 #include "../verbs/dev.h"
 #include "../verbs/xrc.h"
 #include "engine.h"
+#include "trace.h"
 
 /**
  * mic_qp_error - a QP enters the error state
@@ -15,6 +16,7 @@
  */
 void mic_qp_error(struct mic_qp *qp)
 {
+	trace_mic_qp_error(qp, qp->state, IB_QPS_ERR);
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	if (qp->resp.ring.ctl)
 		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 1);

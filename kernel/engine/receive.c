@@ -86,6 +86,7 @@ void mic_recv_complete(struct mic_qp *qp, struct mic_cqe *cqe, bool solicited)
 	cqe->wr_id = resp->wr_id;
 	cqe->qp_num = qp->qpn;
 	resp->active = false;
-	mic_count(qp->dev, MIC_CNT_RECV);
+	if (!cqe->status)
+		mic_count(qp->dev, MIC_CNT_RECV);
 	mic_cq_post(qp->recv_cq, cqe, solicited);
 }

@@ -13,6 +13,7 @@
 #include "../verbs/dev.h"
 #include "../verbs/mcast.h"
 #include "engine.h"
+#include "trace.h"
 
 /* Linear: the offset of a piece is its address. */
 static const struct mic_window mic_linear_window;
@@ -64,11 +65,12 @@ void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
 /* The request failed; what that means for the queue is IBA 10.3.1. */
 static void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 {
-	mic_count(qp->dev, MIC_CNT_LOCAL_ERR);
+	trace_mic_req_error(qp, status);
+	mic_count_req_error(qp->dev, status);
 	if (mic_qp_is_reliable(qp))
 		mic_qp_error(qp);
-	else
-		cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE);
+	else if (cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE) == IB_QPS_RTS)
+		trace_mic_qp_error(qp, IB_QPS_RTS, IB_QPS_SQE);
 	mic_req_complete(qp, status);
 }
 
@@ -91,16 +93,17 @@ static void mic_req_rest(struct mic_req *req, u64 ns)
 static void mic_req_rnr(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
+	u64 ns = 10000ULL * mic_rnr_timer[req->op.rnr_timer & 31];
 
 	if (!req->rnr_left) {
-		mic_count(qp->dev, MIC_CNT_RNR_EXCEEDED);
 		mic_req_fail(qp, IB_WC_RNR_RETRY_EXC_ERR);
 		return;
 	}
 	if (req->rnr_left != 7)		/* 7: for ever */
 		req->rnr_left--;
 	mic_count(qp->dev, MIC_CNT_RNR_RETRY);
-	mic_req_rest(req, 10000ULL * mic_rnr_timer[req->op.rnr_timer & 31]);
+	trace_mic_rnr_retry(qp, req->rnr_left, ns);
+	mic_req_rest(req, ns);
 }
 
 /*
@@ -112,17 +115,18 @@ static void mic_req_no_answer(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
 	u8 timeout = qp->attr.timeout & 31;
+	u64 ns = timeout ? 4096ULL << timeout : 100 * NSEC_PER_MSEC;
 
 	if (timeout) {
 		if (!req->retry_left) {
-			mic_count(qp->dev, MIC_CNT_RETRY_EXCEEDED);
 			mic_req_fail(qp, IB_WC_RETRY_EXC_ERR);
 			return;
 		}
 		req->retry_left--;
 	}
 	mic_count(qp->dev, MIC_CNT_RETRY);
-	mic_req_rest(req, timeout ? 4096ULL << timeout : 100 * NSEC_PER_MSEC);
+	trace_mic_retry(qp, req->retry_left, ns);
+	mic_req_rest(req, ns);
 }
 
 static void mic_req_store_result(struct mic_req *req,
@@ -146,8 +150,8 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 	req->rnr_left = qp->attr.rnr_retry;
 	req->done += req->op.seg_len;
 	budget->bytes -= req->op.seg_len;
-	mic_count_add(qp->dev, req->op.code == MIC_OP_READ ?
-		      MIC_CNT_RX_BYTES : MIC_CNT_TX_BYTES, req->op.seg_len);
+	mic_count_add(qp->dev, mic_bytes_counter(req->op.code),
+		      req->op.seg_len);
 	if (req->op.flags & MIC_OP_LAST) {
 		budget->wqes--;
 		mic_req_succeed(qp);
@@ -274,7 +278,9 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 			op->flags |= MIC_OP_SOLICITED;
 	}
 
+	trace_mic_submit(qp);
 	ack = mic_req_submit(qp);
+	trace_mic_ack(qp, ack);
 	if (!ack && oc->kind == MIC_KIND_ATOMIC)
 		mic_req_store_result(req, &data);
 	mic_sges_release(&req->sges);

@@ -14,6 +14,7 @@
 #include "../verbs/xrc.h"
 #include "engine.h"
 #include "grh.h"
+#include "trace.h"
 
 /* The responder's answer to its own user, and the queue's end if reliable. */
 static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
@@ -22,6 +23,7 @@ static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
 	struct mic_cqe cqe = { .status = status };
 	bool told = qp->resp.active;
 
+	trace_mic_nak(qp, status, ack);
 	if (told)
 		mic_recv_complete(qp, &cqe, true);
 
@@ -56,13 +58,9 @@ static enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack = mic_recv_take(qp);
 
-	if (ack == MIC_ACK_RNR) {
-		if (mic_qp_is_reliable(qp)) {
-			mic_count(qp->dev, MIC_CNT_RNR_SENT);
-			op->rnr_timer = qp->attr.min_rnr_timer;
-		} else {
-			mic_count(qp->dev, MIC_CNT_UD_DROPPED);
-		}
+	if (ack == MIC_ACK_RNR && mic_qp_is_reliable(qp)) {
+		mic_count(qp->dev, MIC_CNT_RNR_SENT);
+		op->rnr_timer = qp->attr.min_rnr_timer;
 	}
 	return ack;
 }
@@ -86,6 +84,8 @@ static void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
 	}
 	if (mic_qp_is_ud(qp))
 		mic_grh_cqe(&cqe, op);
+	if (opcode == MIC_WC_RECV)
+		mic_count_add(qp->dev, MIC_CNT_RECV_BYTES, op->length);
 	mic_recv_complete(qp, &cqe, op->flags & MIC_OP_SOLICITED);
 }
 
@@ -304,11 +304,7 @@ static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 {
 	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
 		return false;
-	if (op->qkey != qp->attr.qkey) {
-		mic_count(qp->dev, MIC_CNT_UD_DROPPED);
-		return false;
-	}
-	return true;
+	return op->qkey == qp->attr.qkey;
 }
 
 /* Only the QP at the other end of the connection is listened to. */
@@ -392,6 +388,14 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 	return ack;
 }
 
+/* What an unreliable service can't deliver is lost; count a message once. */
+static void mic_resp_count_drop(struct mic_dev *dev, const struct mic_op *op)
+{
+	if (op->flags & MIC_OP_LAST && op->service != IB_QPT_RC &&
+	    op->service != IB_QPT_XRC_INI)
+		mic_count(dev, MIC_CNT_DROPPED);
+}
+
 static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
@@ -399,6 +403,8 @@ static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 	mutex_lock(&qp->resp.lock);
 	ack = mic_resp_locked(qp, op);
 	mutex_unlock(&qp->resp.lock);
+	if (ack == MIC_ACK_NONE || ack == MIC_ACK_RNR)
+		mic_resp_count_drop(qp->dev, op);
 	return ack;
 }
 
@@ -420,8 +426,10 @@ enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op)
 		return MIC_ACK_OK;
 	}
 	qp = mic_qp_get(node->priv, op->dst_qpn);
-	if (!qp)
+	if (!qp) {
+		mic_resp_count_drop(node->priv, op);
 		return MIC_ACK_NONE;
+	}
 	ack = mic_resp_deliver(qp, op);
 	mic_qp_put(qp);
 	return ack;

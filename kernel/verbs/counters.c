@@ -5,18 +5,23 @@
 #include <linux/build_bug.h>
 #include <rdma/ib_verbs.h>
 
+#include <mic/op.h>
+
 #include "counters.h"
 #include "dev.h"
 
 static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_SEND] = { .name = "sends" },
+	[MIC_CNT_SEND_BYTES] = { .name = "send_bytes" },
 	[MIC_CNT_WRITE] = { .name = "rdma_writes" },
+	[MIC_CNT_WRITE_BYTES] = { .name = "rdma_write_bytes" },
 	[MIC_CNT_READ] = { .name = "rdma_reads" },
+	[MIC_CNT_READ_BYTES] = { .name = "rdma_read_bytes" },
 	[MIC_CNT_ATOMIC] = { .name = "atomics" },
+	[MIC_CNT_ATOMIC_BYTES] = { .name = "atomic_bytes" },
 	[MIC_CNT_LOCAL_OP] = { .name = "local_operations" },
-	[MIC_CNT_TX_BYTES] = { .name = "tx_bytes" },
-	[MIC_CNT_RX_BYTES] = { .name = "rx_bytes" },
 	[MIC_CNT_RECV] = { .name = "receives" },
+	[MIC_CNT_RECV_BYTES] = { .name = "receive_bytes" },
 	[MIC_CNT_RNR_SENT] = { .name = "rnr_nak_sent" },
 	[MIC_CNT_RNR_RETRY] = { .name = "rnr_retries" },
 	[MIC_CNT_RNR_EXCEEDED] = { .name = "rnr_retries_exceeded" },
@@ -25,17 +30,70 @@ static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_REMOTE_ACCESS_ERR] = { .name = "resp_access_errors" },
 	[MIC_CNT_REMOTE_INV_REQ_ERR] = { .name = "resp_invalid_requests" },
 	[MIC_CNT_REMOTE_OP_ERR] = { .name = "resp_operation_errors" },
-	[MIC_CNT_LOCAL_ERR] = { .name = "req_errors" },
-	[MIC_CNT_UD_DROPPED] = { .name = "datagrams_dropped" },
+	[MIC_CNT_REQ_LOCAL_ERR] = { .name = "req_local_errors" },
+	[MIC_CNT_REQ_ACCESS_ERR] = { .name = "req_remote_access_errors" },
+	[MIC_CNT_REQ_INV_REQ_ERR] = { .name = "req_remote_invalid_requests" },
+	[MIC_CNT_REQ_OP_ERR] = { .name = "req_remote_operation_errors" },
+	[MIC_CNT_DROPPED] = { .name = "messages_dropped" },
 	[MIC_CNT_FLUSHED] = { .name = "flushed" },
 	[MIC_CNT_CQ_OVERFLOW] = { .name = "cq_overflows" },
 	[MIC_CNT_CQ_EVENT] = { .name = "cq_events" },
+	[MIC_CNT_ASYNC_EVENT] = { .name = "async_events" },
 	[MIC_CNT_RUN] = { .name = "engine_runs" },
 	[MIC_CNT_RUN_WORKER] = { .name = "engine_worker_runs" },
 	[MIC_CNT_BUDGET] = { .name = "engine_budget_exhausted" },
 };
 
 static_assert(ARRAY_SIZE(mic_stat_descs) == MIC_CNT_MAX);
+
+/**
+ * mic_bytes_counter - which counter the bytes of an operation belong to
+ * @op: enum mic_op_code
+ *
+ * Return: enum mic_counter.
+ */
+enum mic_counter mic_bytes_counter(u8 op)
+{
+	switch (op) {
+	case MIC_OP_SEND:
+		return MIC_CNT_SEND_BYTES;
+	case MIC_OP_WRITE:
+		return MIC_CNT_WRITE_BYTES;
+	case MIC_OP_READ:
+		return MIC_CNT_READ_BYTES;
+	default:
+		return MIC_CNT_ATOMIC_BYTES;
+	}
+}
+
+/**
+ * mic_count_req_error - count a request that failed, by the kind of failure
+ * @dev: device
+ * @status: what the request completes with
+ */
+void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status)
+{
+	switch (status) {
+	case IB_WC_REM_ACCESS_ERR:
+		mic_count(dev, MIC_CNT_REQ_ACCESS_ERR);
+		break;
+	case IB_WC_REM_INV_REQ_ERR:
+		mic_count(dev, MIC_CNT_REQ_INV_REQ_ERR);
+		break;
+	case IB_WC_REM_OP_ERR:
+		mic_count(dev, MIC_CNT_REQ_OP_ERR);
+		break;
+	case IB_WC_RETRY_EXC_ERR:
+		mic_count(dev, MIC_CNT_RETRY_EXCEEDED);
+		break;
+	case IB_WC_RNR_RETRY_EXC_ERR:
+		mic_count(dev, MIC_CNT_RNR_EXCEEDED);
+		break;
+	default:
+		mic_count(dev, MIC_CNT_REQ_LOCAL_ERR);
+		break;
+	}
+}
 
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port)

@@ -7,34 +7,41 @@
 
 #include <linux/percpu.h>
 #include <linux/types.h>
+#include <rdma/ib_verbs.h>
 
-struct ib_device;
-struct rdma_hw_stats;
+struct mic_dev;
 
 enum mic_counter {
-	MIC_CNT_SEND,			/* requests executed, by opcode */
+	MIC_CNT_SEND,			/* requests that succeeded, and their */
+	MIC_CNT_SEND_BYTES,		/* bytes as they are moved */
 	MIC_CNT_WRITE,
+	MIC_CNT_WRITE_BYTES,
 	MIC_CNT_READ,
+	MIC_CNT_READ_BYTES,
 	MIC_CNT_ATOMIC,
+	MIC_CNT_ATOMIC_BYTES,
 	MIC_CNT_LOCAL_OP,		/* bind, register, invalidate */
-	MIC_CNT_TX_BYTES,		/* SEND and WRITE payload */
-	MIC_CNT_RX_BYTES,		/* READ payload */
-	MIC_CNT_RECV,			/* receives completed */
+	MIC_CNT_RECV,			/* receives that succeeded */
+	MIC_CNT_RECV_BYTES,		/* those of SENDs: their payload */
 	MIC_CNT_RNR_SENT,		/* RNR NAKs given as responder */
 	MIC_CNT_RNR_RETRY,		/* requests repeated after RNR NAK */
-	MIC_CNT_RNR_EXCEEDED,
+	MIC_CNT_RNR_EXCEEDED,		/* requests given up */
 	MIC_CNT_RETRY,			/* requests repeated for want of answer */
 	MIC_CNT_RETRY_EXCEEDED,
 	MIC_CNT_REMOTE_ACCESS_ERR,	/* NAKs given as responder */
 	MIC_CNT_REMOTE_INV_REQ_ERR,
 	MIC_CNT_REMOTE_OP_ERR,
-	MIC_CNT_LOCAL_ERR,		/* requests refused at the requester */
-	MIC_CNT_UD_DROPPED,		/* datagrams without receive, wrong key */
-	MIC_CNT_FLUSHED,
-	MIC_CNT_CQ_OVERFLOW,
+	MIC_CNT_REQ_LOCAL_ERR,		/* requests refused at the requester */
+	MIC_CNT_REQ_ACCESS_ERR,		/* requests that got such a NAK */
+	MIC_CNT_REQ_INV_REQ_ERR,
+	MIC_CNT_REQ_OP_ERR,
+	MIC_CNT_DROPPED,		/* UC, UD: messages nobody took */
+	MIC_CNT_FLUSHED,		/* requests and receives */
+	MIC_CNT_CQ_OVERFLOW,		/* queues that overflowed */
 	MIC_CNT_CQ_EVENT,
+	MIC_CNT_ASYNC_EVENT,
 	MIC_CNT_RUN,			/* engine runs */
-	MIC_CNT_RUN_WORKER,		/* of these, by the worker */
+	MIC_CNT_RUN_WORKER,		/* times the worker was called */
 	MIC_CNT_BUDGET,			/* runs that ended with their budget */
 	MIC_CNT_MAX
 };
@@ -46,6 +53,9 @@ struct mic_counters {
 #define mic_count_add(dev, id, n) \
 	this_cpu_add((dev)->counters->value[id], n)
 #define mic_count(dev, id)	mic_count_add(dev, id, 1)
+
+enum mic_counter mic_bytes_counter(u8 op);
+void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status);
 
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port);

@@ -5,6 +5,7 @@
  */
 #include <linux/ktime.h>
 
+#include "../engine/trace.h"
 #include "cq.h"
 #include "dev.h"
 #include "qp.h"
@@ -19,6 +20,7 @@ static void mic_cq_overflow(struct mic_cq *cq)
 	};
 
 	mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_OVERFLOW);
+	mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_ASYNC_EVENT);
 	if (cq->ibcq.event_handler)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
@@ -68,18 +70,20 @@ static bool mic_cq_put(struct mic_cq *cq, struct mic_cqe *cqe)
  */
 void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 {
-	bool fire = false, lost = false;
+	bool put, fire = false, lost = false;
 	unsigned long flags;
 
 	if (cq->timestamps)
 		cqe->timestamp = ktime_get_raw_ns();
 	spin_lock_irqsave(&cq->lock, flags);
-	if (mic_cq_put(cq, cqe)) {
+	put = mic_cq_put(cq, cqe);
+	if (put) {
 		fire = mic_cq_fire(cq, solicited);
 	} else {
 		lost = !cq->overflow;
 		cq->overflow = true;
 	}
+	trace_mic_complete(cq, cqe, fire, !put);
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	if (fire) {

@@ -60,6 +60,7 @@ enum mic_limits {
  * @nmw: number of memory windows
  * @dm_bytes: device memory handed out
  * @counters: events counted per CPU
+ * @debugfs: its folder there
  */
 struct mic_dev {
 	struct ib_device ibdev;
@@ -84,6 +85,7 @@ struct mic_dev {
 	atomic_t nmw;
 	atomic_long_t dm_bytes;
 	struct mic_counters __percpu *counters;
+	struct dentry *debugfs;
 };
 
 static inline struct mic_dev *to_mic_dev(struct ib_device *ibdev)

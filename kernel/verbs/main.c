@@ -16,6 +16,7 @@
 #include "ah.h"
 #include "counters.h"
 #include "cq.h"
+#include "debugfs.h"
 #include "dev.h"
 #include "dm.h"
 #include "mcast.h"
@@ -23,6 +24,7 @@
 #include "mw.h"
 #include "pd.h"
 #include "qp.h"
+#include "restrack.h"
 #include "srq.h"
 #include "uctx.h"
 #include "xrc.h"
@@ -83,6 +85,10 @@ static const struct ib_device_ops mic_dev_ops = {
 	.destroy_srq = mic_destroy_srq,
 	.detach_mcast = mic_detach_mcast,
 	.disassociate_ucontext = mic_disassociate_ucontext,
+	.fill_res_cq_entry = mic_fill_res_cq,
+	.fill_res_mr_entry = mic_fill_res_mr,
+	.fill_res_qp_entry = mic_fill_res_qp,
+	MIC_FILL_RES_SRQ(mic_fill_res_srq)
 	.get_dma_mr = mic_get_dma_mr,
 	.get_hw_stats = mic_get_hw_stats,
 	.get_link_layer = mic_get_link_layer,
@@ -216,13 +222,20 @@ static int __init mic_init(void)
 	mic_wq = alloc_workqueue("mic", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!mic_wq)
 		return -ENOMEM;
+	err = mic_debugfs_init();
+	if (err)
+		goto err_wq;
 	err = mic_netdev_init();
-	if (err) {
-		destroy_workqueue(mic_wq);
-		return err;
-	}
+	if (err)
+		goto err_debugfs;
 	rdma_link_register(&mic_link_ops);
 	return 0;
+
+err_debugfs:
+	mic_debugfs_exit();
+err_wq:
+	destroy_workqueue(mic_wq);
+	return err;
 }
 
 static void __exit mic_exit(void)
@@ -230,6 +243,7 @@ static void __exit mic_exit(void)
 	rdma_link_unregister(&mic_link_ops);
 	ib_unregister_driver(MIC_DRIVER_ID);
 	mic_netdev_exit();
+	mic_debugfs_exit();
 	destroy_workqueue(mic_wq);
 	rcu_barrier();
 }

@@ -175,5 +175,6 @@ void mic_port_event(struct mic_dev *dev, enum ib_event_type type)
 		.event = type,
 	};
 
+	mic_count(dev, MIC_CNT_ASYNC_EVENT);
 	ib_dispatch_event(&event);
 }

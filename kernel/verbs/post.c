@@ -7,6 +7,7 @@
 #include <linux/string.h>
 
 #include "../engine/engine.h"
+#include "../engine/trace.h"
 #include "ah.h"
 #include "dev.h"
 #include "post.h"
@@ -124,6 +125,7 @@ static int mic_post_one(struct mic_qp *qp, const struct ib_send_wr *wr)
 		memcpy((void *)wqe + MIC_SEND_WQE_HDR, wr->sg_list,
 		       wr->num_sge * sizeof(*wr->sg_list));
 	}
+	trace_mic_post_send(qp, wqe);
 	mic_ring_produce(ring);
 	return 0;
 }
@@ -192,6 +194,7 @@ int mic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 	spin_lock_irqsave(&qp->resp.post_lock, flags);
 	for (; wr; wr = wr->next) {
+		trace_mic_post_recv(qp, wr->wr_id);
 		err = mic_recv_put(&qp->resp.ring, qp->cap.max_recv_sge, wr);
 		if (err) {
 			*bad_wr = wr;

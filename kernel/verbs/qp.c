@@ -61,6 +61,7 @@ void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
 		.event = type,
 	};
 
+	mic_count(qp->dev, MIC_CNT_ASYNC_EVENT);
 	if (qp->ibqp->event_handler)
 		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
 }

@@ -123,6 +123,7 @@ static void mic_srq_event(struct mic_srq *srq, enum ib_event_type type)
 		.event = type,
 	};
 
+	mic_count(to_mic_dev(srq->ibsrq.device), MIC_CNT_ASYNC_EVENT);
 	if (srq->ibsrq.event_handler)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
 }

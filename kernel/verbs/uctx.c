@@ -20,6 +20,7 @@
 #include <mic/compat.h>
 
 #include "../engine/engine.h"
+#include "../engine/trace.h"
 #include "dev.h"
 #include "qp.h"
 #include "ring.h"
@@ -82,6 +83,7 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 	qp = mic_doorbell_qp(file->private_data, arg);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
+	trace_mic_doorbell(qp);
 	mic_qp_kick(qp);
 	mic_qp_put(qp);
 	return 0;

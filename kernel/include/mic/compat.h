@@ -18,6 +18,13 @@ static inline void vm_flags_set(struct vm_area_struct *vma, vm_flags_t flags)
 }
 #endif
 
+/* 6.7 lets a driver tell more of its SRQs. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 7, 0)
+#define MIC_FILL_RES_SRQ(fill)
+#else
+#define MIC_FILL_RES_SRQ(fill)	.fill_res_srq_entry = (fill),
+#endif
+
 /* 6.11 passes the attribute bundle instead of the udata to create_cq. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
 #define MIC_CREATE_CQ_ARG	ib_udata
