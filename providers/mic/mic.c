@@ -77,12 +77,12 @@ static void mic_free_context(struct ibv_context *context)
 
 	if (ctx->doorbell_fd >= 0)
 		close(ctx->doorbell_fd);
-	pthread_mutex_destroy(&ctx->qp_mutex);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
 }
 
 static const struct verbs_context_ops mic_ops = {
+	.alloc_dm = mic_alloc_dm,
 	.alloc_mw = mic_alloc_mw,
 	.alloc_parent_domain = mic_alloc_parent_domain,
 	.alloc_pd = mic_alloc_pd,
@@ -107,6 +107,7 @@ static const struct verbs_context_ops mic_ops = {
 	.destroy_srq = mic_destroy_srq,
 	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = mic_free_context,
+	.free_dm = mic_free_dm,
 	.get_srq_num = mic_get_srq_num,
 	.import_mr = mic_import_mr,
 	.import_pd = mic_import_pd,
@@ -124,6 +125,7 @@ static const struct verbs_context_ops mic_ops = {
 	.query_qp = mic_query_qp,
 	.query_rt_values = mic_query_rt_values,
 	.query_srq = mic_query_srq,
+	.reg_dm_mr = mic_reg_dm_mr,
 	.reg_dmabuf_mr = mic_reg_dmabuf_mr,
 	.reg_mr = mic_reg_mr,
 	.req_notify_cq = mic_req_notify_cq,
@@ -189,7 +191,6 @@ static struct mic_context *new_context(struct ibv_device *device, int cmd_fd)
 	if (!ctx)
 		return NULL;
 	ctx->doorbell_fd = -1;
-	pthread_mutex_init(&ctx->qp_mutex, NULL);
 	verbs_set_ops(&ctx->vctx, &mic_ops);
 	if (!operations_in_place(&ctx->vctx)) {
 		fprintf(stderr,

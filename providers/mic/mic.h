@@ -6,20 +6,12 @@
 #ifndef MIC_H
 #define MIC_H
 
-#include <pthread.h>
-
 #include "ring.h"
 #include "verbs_private.h"
 
 struct mic_context {
 	struct verbs_context vctx;
 	int doorbell_fd;
-	/*
-	 * Held from the destruction of a queue pair until its completions are
-	 * gone from the completion queues, and while one is created: so no
-	 * new queue pair has the number of one that is being cleaned up.
-	 */
-	pthread_mutex_t qp_mutex;
 };
 
 struct mic_td {
@@ -55,6 +47,12 @@ struct mic_srq {
 	struct mic_map map;
 	struct mic_pd *parent;
 	uint32_t srqn;
+};
+
+struct mic_dm {
+	struct verbs_dm vdm;
+	struct mic_map map;
+	size_t length;
 };
 
 /* What is posted between ibv_wr_start() and ibv_wr_complete(). */
@@ -97,6 +95,11 @@ static inline struct mic_ah *to_mah(struct ibv_ah *ah)
 static inline struct mic_cq *to_mcq(struct ibv_cq *cq)
 {
 	return container_of(cq, struct mic_cq, vcq.cq);
+}
+
+static inline struct mic_dm *to_mdm(struct ibv_dm *dm)
+{
+	return container_of(dm, struct mic_dm, vdm.dm);
 }
 
 static inline struct mic_srq *to_msrq(struct ibv_srq *srq)
@@ -150,11 +153,19 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,
 				 int access);
+struct ibv_mr *mic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm,
+			     uint64_t offset, size_t length,
+			     unsigned int access);
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access);
 int mic_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *mic_import_mr(struct ibv_pd *pd, uint32_t handle);
 void mic_unimport_mr(struct ibv_mr *mr);
+
+/* dm.c */
+struct ibv_dm *mic_alloc_dm(struct ibv_context *context,
+			    struct ibv_alloc_dm_attr *attr);
+int mic_free_dm(struct ibv_dm *dm);
 
 /* mw.c */
 struct ibv_mw *mic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);

@@ -42,6 +42,18 @@ struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 						    fd, access, vmr));
 }
 
+struct ibv_mr *mic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm,
+			     uint64_t offset, size_t length,
+			     unsigned int access)
+{
+	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));
+
+	if (!vmr)
+		return NULL;
+	return finish_mr(vmr, ibv_cmd_reg_dm_mr(pd, &to_mdm(dm)->vdm, offset,
+						length, access, vmr, NULL));
+}
+
 struct ibv_mr *mic_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));

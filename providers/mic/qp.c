@@ -81,7 +81,6 @@ static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
 struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 				struct ibv_qp_init_attr_ex *attr)
 {
-	pthread_mutex_t *qp_mutex = &to_mctx(context)->qp_mutex;
 	struct create_qp_resp resp = {};
 	struct ibv_create_qp_ex cmd = {};
 	struct mic_qp *qp;
@@ -94,10 +93,8 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	pthread_mutex_lock(qp_mutex);
 	ret = ibv_cmd_create_qp_ex2(context, &qp->vqp, attr, &cmd, sizeof(cmd),
 				    &resp.base, sizeof(resp));
-	pthread_mutex_unlock(qp_mutex);
 	if (!ret)
 		ret = init_qp(qp, attr, &resp.mic);
 	if (ret) {
@@ -158,7 +155,10 @@ int mic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	return ibv_cmd_query_qp(qp, attr, mask, init_attr, &cmd, sizeof(cmd));
 }
 
-/* No completion of @qp may be returned any more. */
+/*
+ * No completion of @qp may be returned any more. No other queue pair has its
+ * number yet: the kernel gives out all the others before it starts again.
+ */
 static void forget_completions(struct ibv_qp *qp)
 {
 	if (qp->send_cq)
@@ -191,18 +191,13 @@ int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 
 int mic_destroy_qp(struct ibv_qp *ibqp)
 {
-	pthread_mutex_t *qp_mutex = &to_mctx(ibqp->context)->qp_mutex;
 	struct mic_qp *qp = to_mqp(ibqp);
 	int ret;
 
-	pthread_mutex_lock(qp_mutex);
 	ret = ibv_cmd_destroy_qp(ibqp);
-	if (!ret)
-		forget_completions(ibqp);
-	pthread_mutex_unlock(qp_mutex);
 	if (ret)
 		return ret;
-
+	forget_completions(ibqp);
 	mic_unmap_queue(&qp->map);
 	mic_parent_put(qp->parent);
 	free(qp);

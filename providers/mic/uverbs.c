@@ -9,10 +9,7 @@
 
 #include "uverbs.h"
 
-/* Added by the driver to UVERBS_METHOD_QUERY_CONTEXT. */
-enum { MIC_ATTR_QUERY_CONTEXT_RESP = 1U << UVERBS_ID_NS_SHIFT };
-
-#define MAX_ATTRS 3
+#define MAX_ATTRS 4
 
 struct request {
 	union {
@@ -22,14 +19,23 @@ struct request {
 	};
 };
 
-static void add_out(struct request *req, uint16_t id, void *data, uint16_t len)
+static struct ib_uverbs_attr *add_attr(struct request *req, uint16_t id,
+				       uint16_t len, uint64_t data)
 {
-	req->hdr.attrs[req->hdr.num_attrs++] = (struct ib_uverbs_attr){
+	struct ib_uverbs_attr *attr = &req->hdr.attrs[req->hdr.num_attrs++];
+
+	*attr = (struct ib_uverbs_attr){
 		.attr_id = id,
 		.len = len,
 		.flags = UVERBS_ATTR_F_MANDATORY,
-		.data = (uintptr_t)data,
+		.data = data,
 	};
+	return attr;
+}
+
+static void add_out(struct request *req, uint16_t id, void *data, uint16_t len)
+{
+	add_attr(req, id, len, (uintptr_t)data);
 }
 
 static int execute(struct ibv_context *context, struct request *req)
@@ -60,7 +66,7 @@ int mic_uverbs_query_context(struct verbs_context *vctx, int *doorbell_fd)
 		&num_comp_vectors, sizeof(num_comp_vectors));
 	add_out(&req, UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, &core_support,
 		sizeof(core_support));
-	add_out(&req, MIC_ATTR_QUERY_CONTEXT_RESP, &resp, sizeof(resp));
+	add_out(&req, MIC_IB_ATTR_QUERY_CONTEXT_RESP, &resp, sizeof(resp));
 	ret = execute(context, &req);
 	if (ret)
 		return ret;
@@ -68,4 +74,28 @@ int mic_uverbs_query_context(struct verbs_context *vctx, int *doorbell_fd)
 	verbs_get_device(context->device)->core_support = core_support;
 	*doorbell_fd = resp.doorbell_fd;
 	return 0;
+}
+
+/* Returns 0 or an errno value. */
+int mic_uverbs_alloc_dm(struct ibv_context *context,
+			const struct ibv_alloc_dm_attr *attr, uint32_t *handle,
+			struct mic_mmap_info *map)
+{
+	const struct ib_uverbs_attr *object;
+	struct request req = {
+		.hdr.object_id = UVERBS_OBJECT_DM,
+		.hdr.method_id = UVERBS_METHOD_DM_ALLOC,
+	};
+	int ret;
+
+	object = add_attr(&req, UVERBS_ATTR_ALLOC_DM_HANDLE, 0, 0);
+	add_attr(&req, UVERBS_ATTR_ALLOC_DM_LENGTH, sizeof(uint64_t),
+		 attr->length);
+	add_attr(&req, UVERBS_ATTR_ALLOC_DM_ALIGNMENT, sizeof(uint32_t),
+		 attr->log_align_req);
+	add_out(&req, MIC_IB_ATTR_ALLOC_DM_MAP, map, sizeof(*map));
+	ret = execute(context, &req);
+	if (!ret)
+		*handle = object->data;
+	return ret;
 }

@@ -9,5 +9,8 @@
 #include "mic.h"
 
 int mic_uverbs_query_context(struct verbs_context *vctx, int *doorbell_fd);
+int mic_uverbs_alloc_dm(struct ibv_context *context,
+			const struct ibv_alloc_dm_attr *attr, uint32_t *handle,
+			struct mic_mmap_info *map);
 
 #endif /* MIC_UVERBS_H */
