@@ -39,7 +39,7 @@ enum mic_limits {
 /**
  * struct mic_dev - an RDMA device on a netdev
  * @ibdev: ib_core's part
- * @ndev: the netdev it was made on; ib_core holds the reference
+ * @ndev: the netdev it was made on, a reference is held
  * @node: its end of the fabric
  * @qps: QPs by number
  * @mkeys: memory keys by index (key >> 8)

@@ -50,6 +50,7 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&dev->ahs);
 	xa_destroy(&dev->srqs);
 	free_percpu(dev->counters);
+	dev_put(dev->ndev);
 }
 
 static const struct ib_device_ops mic_dev_ops = {
@@ -110,6 +111,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.query_ucontext = mic_query_ucontext,
 	.reg_dm_mr = mic_reg_dm_mr,
 	.reg_user_mr = mic_reg_user_mr,
+	.reg_user_mr_dmabuf = mic_reg_user_mr_dmabuf,
 	.req_notify_cq = mic_req_notify_cq,
 	.rereg_user_mr = mic_rereg_user_mr,
 	.resize_cq = mic_resize_cq,
@@ -158,6 +160,7 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 		free_percpu(dev->counters);
 		return PTR_ERR(dev->node);
 	}
+	dev_hold(ndev);
 	return 0;
 }
 

@@ -67,6 +67,7 @@ void mic_mr_destroy(struct mic_mr *mr)
 
 	mic_mkey_destroy(dev, &mr->mkey);
 	mic_mr_unmap(mr);
+	mic_dmabuf_unmap(mr);
 	atomic_dec(&dev->nmr);
 	kfree_rcu(mr, mkey.rcu);
 }

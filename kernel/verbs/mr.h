@@ -6,11 +6,13 @@
 #define MIC_MR_H
 
 #include <linux/completion.h>
+#include <linux/iosys-map.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 
+#include <mic/compat.h>
 #include <mic/window.h>
 
 struct mic_dev;
@@ -64,6 +66,8 @@ struct mic_mkey {
  * @mkey: its key
  * @win: its memory
  * @umem: pinned user memory, NULL for kernel regions
+ * @dmabuf: buffer whose memory it is, or NULL
+ * @map: the kernel's mapping of @dmabuf
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
  */
@@ -72,6 +76,8 @@ struct mic_mr {
 	struct mic_mkey mkey;
 	struct mic_window win;
 	struct ib_umem *umem;
+	struct dma_buf *dmabuf;
+	struct iosys_map map;
 	u32 max_pages;
 	u32 bound;
 };
@@ -104,6 +110,12 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 int mic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access);
 void mic_mr_destroy(struct mic_mr *mr);
+
+/* dmabuf.c */
+struct ib_mr *mic_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+				     u64 length, u64 iova, int fd, int access,
+				     struct MIC_REG_DMABUF_ARG *arg);
+void mic_dmabuf_unmap(struct mic_mr *mr);
 
 /* fastreg.c */
 struct ib_mr *mic_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,

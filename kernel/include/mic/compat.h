@@ -44,4 +44,20 @@ mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 }
 #endif
 
+/* 6.2 made the caller of dma_buf_vmap() hold the reservation lock. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define mic_dma_buf_vmap	dma_buf_vmap
+#define mic_dma_buf_vunmap	dma_buf_vunmap
+#else
+#define mic_dma_buf_vmap	dma_buf_vmap_unlocked
+#define mic_dma_buf_vunmap	dma_buf_vunmap_unlocked
+#endif
+
+/* 6.12 passes the attribute bundle instead of the udata here, too. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)
+#define MIC_REG_DMABUF_ARG	ib_udata
+#else
+#define MIC_REG_DMABUF_ARG	uverbs_attr_bundle
+#endif
+
 #endif /* MIC_COMPAT_H */
