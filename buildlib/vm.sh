@@ -80,6 +80,7 @@ prepare_run "$@"
 trap 'end_vm; rm -f "$run_dir/initramfs"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
+take_slot
 boot_vm
 wait_vm
 judge_run

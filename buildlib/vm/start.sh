@@ -84,6 +84,23 @@ kernel_arguments() {
 		"tsc=reliable mitigations=off net.ifnames=0 nokaslr"
 }
 
+# take_slot: wait until a pair of cores is free. A VM's processors poll; two
+# VMs on the same cores make each other miss every deadline.
+take_slot() {
+	local slots=$(($(nproc) / 2)) i said=''
+
+	while true; do
+		for ((i = 0; i < slots || i == 0; i++)); do
+			exec {slot}>"${TMPDIR:-/tmp}/mic-vm-slot-$i"
+			! flock -n "$slot" || return 0
+			exec {slot}>&-
+		done
+		[ -n "$said" ] || say "waiting for another VM of this machine to end"
+		said=1
+		sleep 1
+	done
+}
+
 start_vm() {
 	local shares terminal
 
