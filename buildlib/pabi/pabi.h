@@ -33,7 +33,7 @@
 
 #ifndef container_of
 #define container_of(ptr, type, member)                                        \
-	((type *)((char *)(ptr) - offsetof(type, member)))
+	((type *)((char *)(ptr)-offsetof(type, member)))
 #endif
 
 /*
@@ -60,7 +60,10 @@ struct verbs_match_ent {
 	uint8_t kind;
 };
 
-#define VERBS_DRIVER_ID(id) { .kind = VERBS_MATCH_DRIVER_ID, .u.driver_id = id }
+#define VERBS_DRIVER_ID(id)                                                    \
+	{                                                                      \
+		.kind = VERBS_MATCH_DRIVER_ID, .u.driver_id = id               \
+	}
 
 /* What the library read about a device before it asks a provider. */
 struct verbs_sysfs_dev {
@@ -107,7 +110,8 @@ struct verbs_device {
 	uint64_t core_support;
 };
 
-static inline struct verbs_device *verbs_get_device(const struct ibv_device *dev)
+static inline struct verbs_device *verbs_get_device(
+	const struct ibv_device *dev)
 {
 	return container_of(dev, struct verbs_device, device);
 }
@@ -193,7 +197,8 @@ struct verbs_context_ops {
 		       struct ibv_mw_bind *bind);
 	int (*close_xrcd)(struct ibv_xrcd *xrcd);
 	pabi_op cq_event;
-	struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+	struct ibv_ah *(*create_ah)(struct ibv_pd *pd,
+				    struct ibv_ah_attr *attr);
 	pabi_op create_counters;
 	struct ibv_cq *(*create_cq)(struct ibv_context *context, int cqe,
 				    struct ibv_comp_channel *channel,
@@ -331,8 +336,8 @@ void verbs_register_driver(const struct verbs_device_ops *ops);
 #define PROVIDER_DRIVER(provider_name, drv_struct)                             \
 	extern const struct verbs_device_ops verbs_provider_##provider_name    \
 		__attribute__((alias(#drv_struct)));                           \
-	static __attribute__((constructor)) void                               \
-	provider_name##_register_provider(void)                                \
+	static __attribute__((                                                 \
+		constructor)) void provider_name##_register_provider(void)     \
 	{                                                                      \
 		verbs_register_driver(&drv_struct);                            \
 	}
@@ -352,7 +357,8 @@ void verbs_set_ops(struct verbs_context *vctx,
 void verbs_uninit_context(struct verbs_context *vctx);
 
 int ibv_cmd_get_context(struct verbs_context *vctx, struct ibv_get_context *cmd,
-			size_t cmd_size, struct ib_uverbs_get_context_resp *resp,
+			size_t cmd_size,
+			struct ib_uverbs_get_context_resp *resp,
 			size_t resp_size);
 int ibv_cmd_query_device_any(struct ibv_context *context,
 			     const struct ibv_query_device_ex_input *input,
@@ -456,7 +462,8 @@ int ibv_cmd_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid,
  * What the library was compiled with, on 64-bit machines. verbs_qp moves
  * between releases although the symbol version stays: see verify.py.
  */
-#define PABI_ASSERT(cond) static_assert(cond, "not the interface of rdma-core 44")
+#define PABI_ASSERT(cond)                                                      \
+	static_assert(cond, "not the interface of rdma-core 44")
 
 static_assert(sizeof(void *) == 8, "the layout is known for 64-bit machines");
 PABI_ASSERT(sizeof(struct verbs_match_ent) == 24);

@@ -24,16 +24,21 @@ if(failed)
   message(FATAL_ERROR "rdma-core: see ${CMAKE_BINARY_DIR}/rdma-core.log")
 endif()
 
+# The number in a provider's name, and the release.
 file(STRINGS ${RDMA_CORE_BUILD}/include/config.h MIC_PABI
   REGEX "define IBVERBS_PABI_VERSION ")
 string(REGEX MATCH "[0-9]+" MIC_PABI "${MIC_PABI}")
+file(STRINGS ${RDMA_CORE_SRC}/CMakeLists.txt MIC_RDMA_CORE_VERSION
+  REGEX "^set\\(PACKAGE_VERSION ")
+string(REGEX MATCH "[0-9]+" MIC_RDMA_CORE_VERSION "${MIC_RDMA_CORE_VERSION}")
 
 set(RDMA_CORE_IBVERBS ${RDMA_CORE_BUILD}/lib/libibverbs.so)
 add_custom_target(rdma_core_ibverbs
   COMMAND ${CMAKE_COMMAND} --build ${RDMA_CORE_BUILD} --target ibverbs
   BYPRODUCTS ${RDMA_CORE_IBVERBS} VERBATIM)
 
-target_compile_definitions(mic_verbs_private INTERFACE MIC_IN_RDMA_CORE=1)
+target_compile_definitions(mic_verbs_private INTERFACE
+  MIC_RDMA_CORE_VERSION=${MIC_RDMA_CORE_VERSION})
 target_include_directories(mic_verbs_private SYSTEM INTERFACE
   ${RDMA_CORE_BUILD}/include)
 target_link_libraries(mic_verbs_private INTERFACE ${RDMA_CORE_IBVERBS})

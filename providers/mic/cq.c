@@ -144,7 +144,8 @@ struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
  * The kernel moves the elements that were not polled and the request for an
  * event to the new queue, and says in its control block where to go on.
  */
-static int replace_ring(struct mic_cq *cq, const struct mic_resize_cq_resp *resp)
+static int replace_ring(struct mic_cq *cq,
+			const struct mic_resize_cq_resp *resp)
 {
 	struct mic_cq_ring ring;
 	int ret;

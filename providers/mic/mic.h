@@ -59,8 +59,8 @@ struct mic_dm {
 struct mic_batch {
 	uint32_t next; /* index after the last request */
 	int err;
-	uint16_t flags; /* of the request being built */
-	struct mic_send_wqe *wqe; /* the request being built */
+	uint16_t flags;		     /* of the request being built */
+	struct mic_send_wqe *wqe;    /* the request being built */
 	struct mic_send_wqe scratch; /* stands in for it after an error */
 };
 
@@ -72,7 +72,7 @@ struct mic_qp {
 	struct mic_pd *parent;
 	int doorbell_fd;
 	uint32_t max_inline;
-	uint32_t send_ops; /* bit per enum ibv_wr_opcode: allowed here */
+	uint32_t send_ops;     /* bit per enum ibv_wr_opcode: allowed here */
 	uint16_t always_flags; /* MIC_WQE_SIGNALED with sq_sig_all */
 	struct mic_batch batch;
 };
@@ -139,8 +139,8 @@ int mic_dealloc_pd(struct ibv_pd *pd);
 struct ibv_td *mic_alloc_td(struct ibv_context *context,
 			    struct ibv_td_init_attr *attr);
 int mic_dealloc_td(struct ibv_td *td);
-struct ibv_pd *mic_alloc_parent_domain(struct ibv_context *context,
-				       struct ibv_parent_domain_init_attr *attr);
+struct ibv_pd *mic_alloc_parent_domain(
+	struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
 struct ibv_pd *mic_import_pd(struct ibv_context *context, uint32_t handle);
 void mic_unimport_pd(struct ibv_pd *pd);
 struct ibv_xrcd *mic_open_xrcd(struct ibv_context *context,

@@ -38,7 +38,7 @@ struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 
 	if (!vmr)
 		return NULL;
-	return finish_mr(vmr, ibv_cmd_reg_dmabuf_mr(pd, offset, length, iova,
+	return finish_mr(vmr, mic_cmd_reg_dmabuf_mr(pd, offset, length, iova,
 						    fd, access, vmr));
 }
 

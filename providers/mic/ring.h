@@ -23,7 +23,8 @@ struct mic_map {
 	size_t size;
 };
 
-int mic_map_queue(struct mic_map *map, int fd, const struct mic_mmap_info *info);
+int mic_map_queue(struct mic_map *map, int fd,
+		  const struct mic_mmap_info *info);
 void mic_unmap_queue(struct mic_map *map);
 
 static inline uint32_t mic_load_relaxed(__u32 *p)

@@ -43,7 +43,8 @@ static struct ibv_srq *finish_srq(struct mic_srq *srq, int err)
 	return NULL;
 }
 
-struct ibv_srq *mic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+struct ibv_srq *mic_create_srq(struct ibv_pd *pd,
+			       struct ibv_srq_init_attr *attr)
 {
 	struct create_srq_resp resp = {};
 	struct ibv_create_srq cmd = {};

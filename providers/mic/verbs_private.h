@@ -6,10 +6,18 @@
 #ifndef MIC_VERBS_PRIVATE_H
 #define MIC_VERBS_PRIVATE_H
 
-#ifdef MIC_IN_RDMA_CORE
+#ifdef MIC_RDMA_CORE_VERSION
 #include <infiniband/driver.h>
 #else
 #include <pabi.h>
+#define MIC_RDMA_CORE_VERSION PABI_RDMA_CORE_VERSION
+#endif
+
+/* From release 54 on a driver may add attributes; we have none. */
+#if MIC_RDMA_CORE_VERSION >= 54
+#define mic_cmd_reg_dmabuf_mr(...) ibv_cmd_reg_dmabuf_mr(__VA_ARGS__, NULL)
+#else
+#define mic_cmd_reg_dmabuf_mr(...) ibv_cmd_reg_dmabuf_mr(__VA_ARGS__)
 #endif
 
 #include <rdma/mic-abi.h>
