@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What completes, when, and in which order: signalled or not, fenced,
- * solicited, on shared queues, through rings that wrap many times.
+ * What completes, and in which order: signalled or not, fenced, on shared
+ * queues, through rings that wrap many times.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
-#include "device.h"
-#include "endpoint.h"
-#include "memory.h"
 #include "pattern.h"
+#include "setup.h"
 #include "tap.h"
 #include "work.h"
 
@@ -22,13 +19,6 @@
 #define REGION_BYTES (1UL << 20)
 /* Long enough for an event that should not come to be seen. */
 #define QUIET_MS 50
-
-struct setup {
-	struct device a_dev;
-	struct device b_dev;
-	struct region a_mem;
-	struct region b_mem;
-};
 
 /* One connected pair for one case. */
 struct pair {
@@ -754,235 +744,6 @@ static bool case_self(struct setup *setup)
 	return ok;
 }
 
-/* --- completion events --------------------------------------------------- */
-
-struct listener {
-	struct pair pair;
-	struct ibv_comp_channel *channel;	/* of b's receive queue */
-	struct ibv_cq *cq;
-	unsigned int events;
-};
-
-static char cookie;
-
-static void listener_open(struct listener *listener, struct setup *setup)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	int fd;
-
-	listener->events = 0;
-	listener->pair.setup = setup;
-	listener->channel = ibv_create_comp_channel(setup->b_dev.ctx);
-	if (!listener->channel)
-		bail("ibv_create_comp_channel: %s", strerror(errno));
-	fd = listener->channel->fd;
-	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
-		bail("fcntl: %s", strerror(errno));
-	listener->cq = ibv_create_cq(setup->b_dev.ctx, 64, &cookie,
-				     listener->channel, 0);
-	if (!listener->cq)
-		bail("cannot create a CQ: %s", strerror(errno));
-	endpoint_create(&listener->pair.a, &setup->a_dev, &options);
-	options.recv_cq = listener->cq;
-	endpoint_create(&listener->pair.b, &setup->b_dev, &options);
-	pair_connect(&listener->pair.a, &listener->pair.b);
-}
-
-static void listener_close(struct listener *listener)
-{
-	ibv_ack_cq_events(listener->cq, listener->events);
-	pair_close(&listener->pair);
-	check(!ibv_destroy_cq(listener->cq), "ibv_destroy_cq fails");
-	check(!ibv_destroy_comp_channel(listener->channel),
-	      "ibv_destroy_comp_channel fails");
-}
-
-static void arm(struct listener *listener, bool solicited_only)
-{
-	if (ibv_req_notify_cq(listener->cq, solicited_only))
-		bail("ibv_req_notify_cq fails");
-}
-
-static bool takes_event(struct listener *listener)
-{
-	struct ibv_cq *cq = NULL;
-	void *context = NULL;
-
-	if (!check(becomes_readable(listener->channel->fd), "no event comes") ||
-	    !check(!ibv_get_cq_event(listener->channel, &cq, &context),
-		   "ibv_get_cq_event fails"))
-		return false;
-	listener->events++;
-	return check(cq == listener->cq && context == &cookie,
-		     "the event is of another CQ");
-}
-
-static bool is_quiet(struct listener *listener)
-{
-	return check(!readable_within(listener->channel->fd, QUIET_MS),
-		     "an event comes that nobody asked for");
-}
-
-/* One message, and its completion taken from b's queue if @take. */
-static bool deliver(struct listener *listener, enum ibv_wr_opcode opcode,
-		    bool solicited, bool take)
-{
-	post_b_receive(&listener->pair, 1, 0, 64);
-	post_a(&listener->pair, 1, opcode, 1000, 64,
-	       IBV_SEND_SIGNALED | (solicited ? IBV_SEND_SOLICITED : 0));
-	return cq_expect(listener->pair.a.send_cq, 1, IBV_WC_SUCCESS) &&
-	       (!take || cq_expect(listener->cq, 1, IBV_WC_SUCCESS));
-}
-
-static bool run_unarmed(struct listener *listener)
-{
-	return deliver(listener, IBV_WR_SEND, true, true) &&
-	       is_quiet(listener);
-}
-
-static bool run_armed(struct listener *listener)
-{
-	int i;
-
-	for (i = 0; i < 20; i++) {
-		arm(listener, false);
-		if (!deliver(listener, IBV_WR_SEND, false, true) ||
-		    !takes_event(listener) ||
-		    !deliver(listener, IBV_WR_SEND, false, true))
-			return false;
-	}
-	/* Each arming gives one event only. */
-	return is_quiet(listener);
-}
-
-static bool run_solicited(struct listener *listener)
-{
-	arm(listener, true);
-	return deliver(listener, IBV_WR_SEND, false, true) &&
-	       deliver(listener, IBV_WR_RDMA_WRITE_WITH_IMM, false, true) &&
-	       is_quiet(listener) &&
-	       deliver(listener, IBV_WR_SEND_WITH_IMM, true, true) &&
-	       takes_event(listener) &&
-	       deliver(listener, IBV_WR_SEND, true, true) &&
-	       is_quiet(listener);
-}
-
-static bool run_solicited_write(struct listener *listener)
-{
-	arm(listener, true);
-	return deliver(listener, IBV_WR_RDMA_WRITE_WITH_IMM, true, true) &&
-	       takes_event(listener);
-}
-
-/* Asking for any completion is not taken back by asking for less. */
-static bool run_solicited_after_next(struct listener *listener)
-{
-	arm(listener, false);
-	arm(listener, true);
-	return deliver(listener, IBV_WR_SEND, false, true) &&
-	       takes_event(listener);
-}
-
-static bool run_next_after_solicited(struct listener *listener)
-{
-	arm(listener, true);
-	arm(listener, false);
-	return deliver(listener, IBV_WR_SEND, false, true) &&
-	       takes_event(listener);
-}
-
-/* A completion in error counts as solicited. */
-static bool run_error_event(struct listener *listener)
-{
-	arm(listener, true);
-	post_b_receive(&listener->pair, 3, 0, 64);
-	if (endpoint_set_state(&listener->pair.b, IBV_QPS_ERR))
-		bail("cannot go to ERR");
-	return takes_event(listener) &&
-	       cq_expect(listener->cq, 3, IBV_WC_WR_FLUSH_ERR);
-}
-
-/*
- * The usual loop: sleep until an event, arm, empty the queue. No wake-up may
- * be lost however sender and receiver race.
- */
-struct sleeper {
-	struct listener *listener;
-	unsigned int total;
-	bool ok;
-};
-
-static void *sleeper_main(void *argument)
-{
-	struct sleeper *sleeper = argument;
-	struct listener *listener = sleeper->listener;
-	unsigned int received = 0;
-	struct ibv_wc wc;
-
-	sleeper->ok = true;
-	while (received < sleeper->total && sleeper->ok) {
-		sleeper->ok = check(takes_event(listener),
-				    "asleep after %u messages", received);
-		arm(listener, false);
-		while (ibv_poll_cq(listener->cq, 1, &wc) > 0) {
-			sleeper->ok &= wc.status == IBV_WC_SUCCESS;
-			post_b_receive(&listener->pair, 1, 0, 64);
-			received++;
-		}
-	}
-	return NULL;
-}
-
-static bool run_sleep_loop(struct listener *listener)
-{
-	struct sleeper sleeper = { .listener = listener, .total = 3000 };
-	struct random_state random;
-	pthread_t thread;
-	unsigned int i;
-	bool ok = true;
-
-	random_seed(&random, 4);
-	for (i = 0; i < 32; i++)
-		post_b_receive(&listener->pair, 1, 0, 64);
-	arm(listener, false);
-	if (pthread_create(&thread, NULL, sleeper_main, &sleeper))
-		bail("pthread_create fails");
-	for (i = 0; i < sleeper.total && ok; i++) {
-		post_a(&listener->pair, i, IBV_WR_SEND, 0, 64,
-		       IBV_SEND_SIGNALED);
-		ok = cq_expect(listener->pair.a.send_cq, i, IBV_WC_SUCCESS);
-		if (random_below(&random, 8) == 0)
-			relax(32 + random_below(&random, 3) * 1000);
-	}
-	pthread_join(thread, NULL);
-	return ok && sleeper.ok;
-}
-
-static const struct {
-	const char *name;
-	bool (*run)(struct listener *listener);
-} event_cases[] = {
-	{ "no event from a queue that is not armed", run_unarmed },
-	{ "one event for each time the queue is armed", run_armed },
-	{ "solicited only: other completions raise no event", run_solicited },
-	{ "solicited only: WRITE_IMM", run_solicited_write },
-	{ "armed for any, then solicited only", run_solicited_after_next },
-	{ "armed solicited only, then for any", run_next_after_solicited },
-	{ "solicited only: a completion in error", run_error_event },
-	{ "no wake-up gets lost", run_sleep_loop },
-};
-
-static void run_event_case(struct setup *setup, unsigned int i)
-{
-	struct listener listener;
-	bool ok;
-
-	listener_open(&listener, setup);
-	ok = event_cases[i].run(&listener);
-	listener_close(&listener);
-	tap_ok(ok, "events: %s", event_cases[i].name);
-}
-
 static const struct {
 	const char *name;
 	bool (*run)(struct setup *setup);
@@ -1009,22 +770,12 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	const char *device, *peer;
 	struct setup setup;
 	unsigned int i;
 
-	device_names(&argc, argv, &device, &peer);
-	device_open(&setup.a_dev, device);
-	device_open(&setup.b_dev, peer);
-	region_create(&setup.a_mem, setup.a_dev.pd, REGION_BYTES);
-	region_create(&setup.b_mem, setup.b_dev.pd, REGION_BYTES);
+	setup_open(&setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++)
 		tap_ok(cases[i].run(&setup), "%s", cases[i].name);
-	for (i = 0; i < COUNT(event_cases); i++)
-		run_event_case(&setup, i);
-	region_destroy(&setup.a_mem);
-	region_destroy(&setup.b_mem);
-	device_close(&setup.a_dev);
-	device_close(&setup.b_dev);
+	setup_close(&setup);
 	return tap_end();
 }

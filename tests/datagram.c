@@ -6,10 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "device.h"
-#include "endpoint.h"
-#include "memory.h"
 #include "pattern.h"
+#include "setup.h"
 #include "tap.h"
 #include "work.h"
 
@@ -21,11 +19,8 @@
 #define FROM 100U
 #define TO 30000U
 
-struct setup {
-	struct device a_dev;
-	struct device b_dev;
-	struct region a_mem;
-	struct region b_mem;
+struct stage {
+	struct setup setup;
 	struct endpoint a;
 	struct endpoint b;
 	struct ibv_ah *to_b;
@@ -46,18 +41,18 @@ struct datagram {
 	int flags;
 };
 
-static struct datagram datagram_to_b(struct setup *setup, uint32_t length)
+static struct datagram datagram_to_b(struct stage *stage, uint32_t length)
 {
 	return (struct datagram){
-		.from = &setup->a,
-		.from_mem = &setup->a_mem,
-		.to = &setup->b,
-		.to_mem = &setup->b_mem,
-		.ah = setup->to_b,
+		.from = &stage->a,
+		.from_mem = &stage->setup.a_mem,
+		.to = &stage->b,
+		.to_mem = &stage->setup.b_mem,
+		.ah = stage->to_b,
 		.opcode = IBV_WR_SEND,
 		.length = length,
 		.qkey = ENDPOINT_QKEY,
-		.qp_num = setup->b.qp->qp_num,
+		.qp_num = stage->b.qp->qp_num,
 		.seed = length + 1,
 	};
 }
@@ -159,15 +154,15 @@ static bool transfer(const struct datagram *datagram, uint32_t first)
 	return send_datagram(datagram) && receive_datagram(datagram, &wc);
 }
 
-static bool case_sizes(struct setup *setup)
+static bool case_sizes(struct stage *stage)
 {
-	uint32_t mtu = device_mtu(&setup->b_dev);
+	uint32_t mtu = device_mtu(&stage->setup.b_dev);
 	const uint32_t sizes[] = { 0, 1, 63, 64, 1000, mtu - 1, mtu };
 	struct datagram datagram;
 	unsigned int i;
 
 	for (i = 0; i < COUNT(sizes); i++) {
-		datagram = datagram_to_b(setup, sizes[i]);
+		datagram = datagram_to_b(stage, sizes[i]);
 		if (!check(transfer(&datagram, GRH_BYTES), "size %u", sizes[i]))
 			return false;
 		datagram.opcode = IBV_WR_SEND_WITH_IMM;
@@ -179,10 +174,10 @@ static bool case_sizes(struct setup *setup)
 }
 
 /* Header and payload meet the receive's SGEs anywhere. */
-static bool case_splits(struct setup *setup)
+static bool case_splits(struct stage *stage)
 {
 	static const uint32_t firsts[] = { 0, 1, 19, 20, 39, 40, 41, 100 };
-	struct datagram datagram = datagram_to_b(setup, 333);
+	struct datagram datagram = datagram_to_b(stage, 333);
 	unsigned int i;
 
 	for (i = 0; i < COUNT(firsts); i++)
@@ -192,33 +187,33 @@ static bool case_splits(struct setup *setup)
 	return true;
 }
 
-static bool case_inline(struct setup *setup)
+static bool case_inline(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, setup->a.max_inline);
+	struct datagram datagram = datagram_to_b(stage, stage->a.max_inline);
 	struct ibv_wc wc;
 
-	if (!check(setup->a.max_inline > 0, "no inline data"))
+	if (!check(stage->a.max_inline > 0, "no inline data"))
 		return false;
 	datagram.flags = IBV_SEND_INLINE;
 	post_receive(&datagram, GRH_BYTES);
 	if (try_send(&datagram))
 		return check(false, "posting fails");
-	memset(setup->a_mem.addr + FROM, 0, datagram.length);
-	return cq_expect(setup->a.send_cq, datagram.seed, IBV_WC_SUCCESS) &&
+	memset(stage->setup.a_mem.addr + FROM, 0, datagram.length);
+	return cq_expect(stage->a.send_cq, datagram.seed, IBV_WC_SUCCESS) &&
 	       receive_datagram(&datagram, &wc);
 }
 
-static bool case_ipv4_header(struct setup *setup)
+static bool case_ipv4_header(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 100);
-	const uint8_t *header = setup->b_mem.addr + TO + 20;
+	struct datagram datagram = datagram_to_b(stage, 100);
+	const uint8_t *header = stage->setup.b_mem.addr + TO + 20;
 
 	return transfer(&datagram, GRH_BYTES) &&
 	       check(header[0] == 0x45, "version and length are 0x%02x",
 		     header[0]) &&
-	       check(!memcmp(header + 12, setup->a_dev.gid.raw + 12, 4),
+	       check(!memcmp(header + 12, stage->setup.a_dev.gid.raw + 12, 4),
 		     "the source address is another one") &&
-	       check(!memcmp(header + 16, setup->b_dev.gid.raw + 12, 4),
+	       check(!memcmp(header + 16, stage->setup.b_dev.gid.raw + 12, 4),
 		     "the destination address is another one");
 }
 
@@ -239,17 +234,17 @@ static int find_ipv6_gid(const struct device *dev, union ibv_gid *gid)
 	return -1;
 }
 
-static bool case_ipv6_header(struct setup *setup)
+static bool case_ipv6_header(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 100);
-	const uint8_t *header = setup->b_mem.addr + TO;
-	struct device a_dev = setup->a_dev;
+	struct datagram datagram = datagram_to_b(stage, 100);
+	const uint8_t *header = stage->setup.b_mem.addr + TO;
+	struct device a_dev = stage->setup.a_dev;
 	union ibv_gid a_gid, b_gid;
 	int index;
 	bool ok;
 
 	index = find_ipv6_gid(&a_dev, &a_gid);
-	if (!check(index >= 0 && find_ipv6_gid(&setup->b_dev, &b_gid) >= 0,
+	if (!check(index >= 0 && find_ipv6_gid(&stage->setup.b_dev, &b_gid) >= 0,
 		   "no GID of an IPv6 address"))
 		return false;
 	a_dev.gid_index = index;
@@ -265,9 +260,9 @@ static bool case_ipv6_header(struct setup *setup)
 }
 
 /* An address handle made from what arrived leads back. */
-static bool case_reply(struct setup *setup)
+static bool case_reply(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 100), reply;
+	struct datagram datagram = datagram_to_b(stage, 100), reply;
 	struct ibv_wc wc;
 	bool ok;
 
@@ -275,13 +270,13 @@ static bool case_reply(struct setup *setup)
 	if (!send_datagram(&datagram) || !receive_datagram(&datagram, &wc))
 		return false;
 	reply = datagram;
-	reply.from = &setup->b;
-	reply.from_mem = &setup->b_mem;
-	reply.to = &setup->a;
-	reply.to_mem = &setup->a_mem;
+	reply.from = &stage->b;
+	reply.from_mem = &stage->setup.b_mem;
+	reply.to = &stage->a;
+	reply.to_mem = &stage->setup.a_mem;
 	reply.qp_num = wc.src_qp;
-	reply.ah = ibv_create_ah_from_wc(setup->b_dev.pd, &wc,
-					 (struct ibv_grh *)(setup->b_mem.addr + TO),
+	reply.ah = ibv_create_ah_from_wc(stage->setup.b_dev.pd, &wc,
+					 (struct ibv_grh *)(stage->setup.b_mem.addr + TO),
 					 1);
 	if (!check(reply.ah, "ibv_create_ah_from_wc: %s", strerror(errno)))
 		return false;
@@ -292,7 +287,7 @@ static bool case_reply(struct setup *setup)
 #define TARGETS 12
 
 /* One sender, many receivers on both devices, in changing order. */
-static bool send_around(struct setup *setup, struct endpoint *targets,
+static bool send_around(struct stage *stage, struct endpoint *targets,
 			struct ibv_ah *to_a)
 {
 	struct random_state random;
@@ -302,11 +297,11 @@ static bool send_around(struct setup *setup, struct endpoint *targets,
 	random_seed(&random, 9);
 	for (i = 0; i < 300; i++) {
 		who = random_below(&random, TARGETS);
-		datagram = datagram_to_b(setup, random_below(&random, 900));
+		datagram = datagram_to_b(stage, random_below(&random, 900));
 		datagram.to = &targets[who];
 		datagram.qp_num = targets[who].qp->qp_num;
 		if (who % 2) {
-			datagram.to_mem = &setup->a_mem;
+			datagram.to_mem = &stage->setup.a_mem;
 			datagram.ah = to_a;
 		}
 		if (!check(transfer(&datagram, GRH_BYTES), "to target %u", who))
@@ -318,77 +313,77 @@ static bool send_around(struct setup *setup, struct endpoint *targets,
 	return true;
 }
 
-static bool case_destinations(struct setup *setup)
+static bool case_destinations(struct stage *stage)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
-	struct ibv_ah *to_a = address_handle(&setup->a_dev, &setup->a_dev.gid);
+	struct ibv_ah *to_a = address_handle(&stage->setup.a_dev, &stage->setup.a_dev.gid);
 	struct endpoint targets[TARGETS];
 	unsigned int i;
 	bool ok;
 
 	for (i = 0; i < TARGETS; i++) {
 		endpoint_create(&targets[i],
-				i % 2 ? &setup->a_dev : &setup->b_dev,
+				i % 2 ? &stage->setup.a_dev : &stage->setup.b_dev,
 				&options);
 		endpoint_connect(&targets[i], NULL);
 	}
-	ok = send_around(setup, targets, to_a);
+	ok = send_around(stage, targets, to_a);
 	for (i = 0; i < TARGETS; i++)
 		endpoint_destroy(&targets[i]);
 	return check(!ibv_destroy_ah(to_a), "ibv_destroy_ah fails") && ok;
 }
 
 /* Sent, completed, and not arrived; the receive is there for the next one. */
-static bool is_dropped(struct setup *setup, const struct datagram *datagram)
+static bool is_dropped(struct stage *stage, const struct datagram *datagram)
 {
-	struct datagram next = datagram_to_b(setup, datagram->length);
+	struct datagram next = datagram_to_b(stage, datagram->length);
 	struct ibv_wc wc;
 
 	next.seed = datagram->seed;
 	post_receive(datagram, GRH_BYTES);
 	return send_datagram(datagram) &&
-	       cq_stays_empty(setup->b.recv_cq, QUIET_MS) &&
-	       check(all_guard(setup->b_mem.addr + TO, datagram->length),
+	       cq_stays_empty(stage->b.recv_cq, QUIET_MS) &&
+	       check(all_guard(stage->setup.b_mem.addr + TO, datagram->length),
 		     "a dropped datagram is written") &&
 	       send_datagram(&next) && receive_datagram(&next, &wc);
 }
 
-static bool case_wrong_qkey(struct setup *setup)
+static bool case_wrong_qkey(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 64);
+	struct datagram datagram = datagram_to_b(stage, 64);
 
 	datagram.qkey = ENDPOINT_QKEY + 1;
-	return is_dropped(setup, &datagram);
+	return is_dropped(stage, &datagram);
 }
 
 /* A Q_Key with the highest bit set stands for the sender's own. */
-static bool case_own_qkey(struct setup *setup)
+static bool case_own_qkey(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 64);
+	struct datagram datagram = datagram_to_b(stage, 64);
 
 	datagram.qkey = 0x80000000U;
 	return transfer(&datagram, GRH_BYTES);
 }
 
-static bool case_unknown_qp(struct setup *setup)
+static bool case_unknown_qp(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 64);
+	struct datagram datagram = datagram_to_b(stage, 64);
 
 	datagram.qp_num = 0xfffffe;
-	return is_dropped(setup, &datagram);
+	return is_dropped(stage, &datagram);
 }
 
-static bool case_connected_qp(struct setup *setup)
+static bool case_connected_qp(struct stage *stage)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct datagram datagram = datagram_to_b(setup, 64);
+	struct datagram datagram = datagram_to_b(stage, 64);
 	struct endpoint rc_a, rc_b;
 	bool ok;
 
-	pair_create(&rc_a, &setup->a_dev, &rc_b, &setup->b_dev, &options);
+	pair_create(&rc_a, &stage->setup.a_dev, &rc_b, &stage->setup.b_dev, &options);
 	post_recv(&rc_b, 1, NULL, 0);
 	datagram.qp_num = rc_b.qp->qp_num;
-	ok = is_dropped(setup, &datagram) &&
+	ok = is_dropped(stage, &datagram) &&
 	     cq_stays_empty(rc_b.recv_cq, 0) &&
 	     check(endpoint_state(&rc_b) == IBV_QPS_RTS, "the RC QP is in %s",
 		   state_name(endpoint_state(&rc_b)));
@@ -396,16 +391,16 @@ static bool case_connected_qp(struct setup *setup)
 	return ok;
 }
 
-static bool case_no_receive(struct setup *setup)
+static bool case_no_receive(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 64);
+	struct datagram datagram = datagram_to_b(stage, 64);
 
 	return send_datagram(&datagram) &&
-	       cq_stays_empty(setup->b.recv_cq, QUIET_MS) &&
+	       cq_stays_empty(stage->b.recv_cq, QUIET_MS) &&
 	       transfer(&datagram, GRH_BYTES);
 }
 
-static bool case_too_long(struct setup *setup)
+static bool case_too_long(struct stage *stage)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
 	struct datagram datagram;
@@ -413,9 +408,9 @@ static bool case_too_long(struct setup *setup)
 	int error;
 	bool ok;
 
-	endpoint_create(&sender, &setup->a_dev, &options);
+	endpoint_create(&sender, &stage->setup.a_dev, &options);
 	endpoint_connect(&sender, NULL);
-	datagram = datagram_to_b(setup, device_mtu(&setup->a_dev) + 1);
+	datagram = datagram_to_b(stage, device_mtu(&stage->setup.a_dev) + 1);
 	datagram.from = &sender;
 	post_receive(&datagram, GRH_BYTES);
 	error = try_send(&datagram);
@@ -425,24 +420,24 @@ static bool case_too_long(struct setup *setup)
 	else
 		ok = cq_expect(sender.send_cq, datagram.seed,
 			       IBV_WC_LOC_LEN_ERR);
-	ok = ok && cq_stays_empty(setup->b.recv_cq, QUIET_MS);
+	ok = ok && cq_stays_empty(stage->b.recv_cq, QUIET_MS);
 	endpoint_destroy(&sender);
 	/* Take the receive that is still there. */
-	datagram = datagram_to_b(setup, 16);
-	datagram.seed = device_mtu(&setup->a_dev) + 2;
+	datagram = datagram_to_b(stage, 16);
+	datagram.seed = device_mtu(&stage->setup.a_dev) + 2;
 	return send_datagram(&datagram) &&
-	       cq_expect(setup->b.recv_cq, datagram.seed, IBV_WC_SUCCESS) && ok;
+	       cq_expect(stage->b.recv_cq, datagram.seed, IBV_WC_SUCCESS) && ok;
 }
 
-static bool case_many_handles(struct setup *setup)
+static bool case_many_handles(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 50);
+	struct datagram datagram = datagram_to_b(stage, 50);
 	struct ibv_ah *handles[200];
 	unsigned int i;
 	bool ok = true;
 
 	for (i = 0; i < COUNT(handles); i++)
-		handles[i] = address_handle(&setup->a_dev, &setup->b_dev.gid);
+		handles[i] = address_handle(&stage->setup.a_dev, &stage->setup.b_dev.gid);
 	for (i = 0; i < COUNT(handles); i++) {
 		datagram.ah = handles[i];
 		ok = ok && transfer(&datagram, GRH_BYTES);
@@ -453,10 +448,10 @@ static bool case_many_handles(struct setup *setup)
 }
 
 /* 5000 datagrams with a full ring of receives; all arrive, in order. */
-static bool case_stream(struct setup *setup)
+static bool case_stream(struct stage *stage)
 {
-	struct datagram datagram = datagram_to_b(setup, 64);
-	unsigned int i, depth = setup->b.options.depth;
+	struct datagram datagram = datagram_to_b(stage, 64);
+	unsigned int i, depth = stage->b.options.depth;
 	struct ibv_wc wc;
 
 	for (i = 0; i < depth; i++) {
@@ -478,7 +473,7 @@ static bool case_stream(struct setup *setup)
 
 static const struct {
 	const char *name;
-	bool (*run)(struct setup *setup);
+	bool (*run)(struct stage *stage);
 } cases[] = {
 	{ "sizes up to the MTU, with and without immediate data", case_sizes },
 	{ "header and payload split anywhere", case_splits },
@@ -498,37 +493,30 @@ static const struct {
 };
 
 /* Endpoints of its own for each case: a failure stays where it is. */
-static void run_case(struct setup *setup, unsigned int i)
+static void run_case(struct stage *stage, unsigned int i)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
 	bool ok;
 
 	options.inline_bytes = 64;
-	pair_create(&setup->a, &setup->a_dev, &setup->b, &setup->b_dev,
+	pair_create(&stage->a, &stage->setup.a_dev, &stage->b, &stage->setup.b_dev,
 		    &options);
-	ok = cases[i].run(setup);
-	pair_destroy(&setup->a, &setup->b);
+	ok = cases[i].run(stage);
+	pair_destroy(&stage->a, &stage->b);
 	tap_ok(ok, "%s", cases[i].name);
 }
 
 int main(int argc, char **argv)
 {
-	const char *device, *peer;
-	struct setup setup;
+	struct stage stage;
 	unsigned int i;
 
-	device_names(&argc, argv, &device, &peer);
-	device_open(&setup.a_dev, device);
-	device_open(&setup.b_dev, peer);
-	region_create(&setup.a_mem, setup.a_dev.pd, REGION_BYTES);
-	region_create(&setup.b_mem, setup.b_dev.pd, REGION_BYTES);
-	setup.to_b = address_handle(&setup.a_dev, &setup.b_dev.gid);
+	setup_open(&stage.setup, &argc, argv, REGION_BYTES);
+	stage.to_b = address_handle(&stage.setup.a_dev,
+				    &stage.setup.b_dev.gid);
 	for (i = 0; i < COUNT(cases); i++)
-		run_case(&setup, i);
-	check(!ibv_destroy_ah(setup.to_b), "ibv_destroy_ah fails");
-	region_destroy(&setup.a_mem);
-	region_destroy(&setup.b_mem);
-	device_close(&setup.a_dev);
-	device_close(&setup.b_dev);
+		run_case(&stage, i);
+	check(!ibv_destroy_ah(stage.to_b), "ibv_destroy_ah fails");
+	setup_close(&stage.setup);
 	return tap_end();
 }

@@ -186,3 +186,19 @@ bool cq_success(struct ibv_cq *cq, uint64_t id, struct ibv_wc *wc)
 	return check(cq_wait(cq, wc), "wr_id %" PRIu64 " should complete", id) &&
 	       is_expected(wc, id, IBV_WC_SUCCESS);
 }
+
+void post_empty_send(struct endpoint *ep, uint64_t id, int flags)
+{
+	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, NULL, 0);
+
+	wr.send_flags = flags;
+	post_send(ep, &wr);
+}
+
+bool exchange_empty(struct endpoint *from, struct endpoint *to, uint64_t id)
+{
+	post_recv(to, id, NULL, 0);
+	post_empty_send(from, id, IBV_SEND_SIGNALED);
+	return cq_expect(from->send_cq, id, IBV_WC_SUCCESS) &&
+	       cq_expect(to->recv_cq, id, IBV_WC_SUCCESS);
+}

@@ -35,6 +35,11 @@ int try_post_send(struct endpoint *ep, struct ibv_send_wr *wr);
 int try_post_recv(struct endpoint *ep, uint64_t id, struct ibv_sge *sges,
 		  int count);
 
+/* A SEND without data. */
+void post_empty_send(struct endpoint *ep, uint64_t id, int flags);
+/* One SEND without data, with its receive and both completions. */
+bool exchange_empty(struct endpoint *from, struct endpoint *to, uint64_t id);
+
 /* Wait for a completion; false, with a remark, if the deadline passes. */
 bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc);
 /* Is there no completion within @ms? */

@@ -7,16 +7,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
-#include "device.h"
-#include "endpoint.h"
 #include "event.h"
-#include "memory.h"
-#include "pattern.h"
+#include "setup.h"
 #include "tap.h"
 #include "work.h"
 
@@ -42,16 +36,6 @@ enum {
 	BAD_ID = 1,
 	LATE_WRITE_ID = 2,
 	LATE_SEND_ID = 3,
-};
-
-struct setup {
-	struct device a_dev;
-	struct device b_dev;
-	struct region a_mem;
-	struct region b_mem;
-	/* the neighbours, whom nothing of this concerns */
-	struct endpoint a_neighbour;
-	struct endpoint b_neighbour;
 };
 
 /* One fault: a connection, and the request to go wrong. */
@@ -381,9 +365,9 @@ static void peer_error(struct scene *scene)
 /* The peer is connected again, but with somebody else. */
 static void peer_elsewhere(struct scene *scene)
 {
-	struct endpoint_address address =
-		endpoint_address(&scene->setup->a_neighbour);
+	struct endpoint_address address = endpoint_address(&scene->a);
 
+	address.qp_num ^= 1;
 	set_peer_state(scene, IBV_QPS_RESET);
 	endpoint_connect(&scene->b, &address);
 }
@@ -509,36 +493,6 @@ static void close_scene(struct scene *scene)
 	if (scene->extra_ctx)
 		check(!ibv_close_device(scene->extra_ctx),
 		      "ibv_close_device fails");
-}
-
-static void post_write(struct endpoint *from, const struct region *local,
-		       const struct region *remote, uint64_t id,
-		       uint32_t offset, int flags)
-{
-	struct ibv_sge sge = region_sge(local, GOOD_OFFSET, BAD_BYTES);
-	struct ibv_send_wr wr = send_wr(id, IBV_WR_RDMA_WRITE, &sge, 1);
-
-	wr.send_flags = flags;
-	wr.wr.rdma.remote_addr = remote->rdma_addr + offset;
-	wr.wr.rdma.rkey = remote->mr->rkey;
-	post_send(from, &wr);
-}
-
-static void post_plain_send(struct endpoint *ep, uint64_t id, int flags)
-{
-	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, NULL, 0);
-
-	wr.send_flags = flags;
-	post_send(ep, &wr);
-}
-
-/* A message without bytes. */
-static bool exchange(struct endpoint *from, struct endpoint *to, uint64_t id)
-{
-	post_recv(to, id, NULL, 0);
-	post_plain_send(from, id, IBV_SEND_SIGNALED);
-	return cq_expect(from->send_cq, id, IBV_WC_SUCCESS) &&
-	       cq_expect(to->recv_cq, id, IBV_WC_SUCCESS);
 }
 
 static void post_receives(struct scene *scene)
@@ -698,40 +652,14 @@ static bool check_memory(struct scene *scene, const struct outcome *outcome)
 		is_untouched(&scene->extra, REGION_BYTES, EXTRA_BYTE));
 }
 
-static bool check_neighbours(struct setup *setup)
-{
-	static uint32_t seed;
-	const uint8_t *bytes = pattern_bytes(++seed, BAD_BYTES);
-	struct ibv_sge from = region_sge(&setup->b_mem, GOOD_OFFSET, BAD_BYTES);
-	struct ibv_sge to = region_sge(&setup->a_mem, GOOD_OFFSET + 200,
-				       BAD_BYTES);
-	struct ibv_send_wr wr = send_wr(seed, IBV_WR_SEND, &from, 1);
-
-	memcpy(setup->a_mem.addr + GOOD_OFFSET, bytes, BAD_BYTES);
-	memset(setup->a_mem.addr + GOOD_OFFSET + 200, 0, BAD_BYTES);
-	/* There by WRITE, and back by SEND. */
-	post_write(&setup->a_neighbour, &setup->a_mem, &setup->b_mem, seed,
-		   GOOD_OFFSET, IBV_SEND_SIGNALED);
-	if (!cq_expect(setup->a_neighbour.send_cq, seed, IBV_WC_SUCCESS))
-		return check(false, "the neighbours' WRITE fails");
-	post_recv(&setup->a_neighbour, seed, &to, 1);
-	post_send(&setup->b_neighbour, &wr);
-	return check(cq_expect(setup->b_neighbour.send_cq, seed,
-			       IBV_WC_SUCCESS) &&
-		     cq_expect(setup->a_neighbour.recv_cq, seed,
-			       IBV_WC_SUCCESS) &&
-		     !memcmp(setup->a_mem.addr + GOOD_OFFSET + 200, bytes,
-			     BAD_BYTES), "the neighbours' SEND fails");
-}
-
-static bool run_fault(struct setup *setup, const struct fault *fault,
-		      enum ibv_wr_opcode opcode)
+static bool run_fault(struct setup *setup, struct neighbours *neighbours,
+		      const struct fault *fault, enum ibv_wr_opcode opcode)
 {
 	struct scene scene;
 	bool ok;
 
 	open_scene(&scene, setup, fault, opcode);
-	ok = exchange(&scene.a, &scene.b, GOOD_ID);
+	ok = exchange_empty(&scene.a, &scene.b, GOOD_ID);
 	/* Some faults are of a receive, some of a peer that had receives. */
 	if (fault->arrange && fault->outcome.receive != RECEIVE_UNKNOWN)
 		fault->arrange(&scene);
@@ -744,10 +672,10 @@ static bool run_fault(struct setup *setup, const struct fault *fault,
 	     check_memory(&scene, &fault->outcome);
 	ok = check_events(&scene, &fault->outcome) && ok;
 	close_scene(&scene);
-	return check_neighbours(setup) && ok;
+	return neighbours_work(neighbours) && ok;
 }
 
-static void run_faults(struct setup *setup)
+static void run_faults(struct setup *setup, struct neighbours *neighbours)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
 		IBV_WR_SEND,
@@ -763,401 +691,23 @@ static void run_faults(struct setup *setup)
 	for (i = 0; i < COUNT(faults); i++)
 		for (k = 0; k < COUNT(opcodes); k++)
 			if (faults[i].opcodes & BIT(opcodes[k]))
-				tap_ok(run_fault(setup, &faults[i], opcodes[k]),
+				tap_ok(run_fault(setup, neighbours, &faults[i],
+						 opcodes[k]),
 				       "%s: %s", opcode_name(opcodes[k]),
 				       faults[i].name);
 }
 
-/* --- cases that are not one request -------------------------------------- */
-
-struct pair {
-	struct setup *setup;
-	struct endpoint a;
-	struct endpoint b;
-};
-
-static bool expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
-			 enum ibv_wc_status status)
-{
-	uint64_t id;
-
-	for (id = from; id < to; id++)
-		if (!cq_expect(cq, id, status))
-			return false;
-	return true;
-}
-
-static bool expect_state(const struct endpoint *ep, enum ibv_qp_state state)
-{
-	enum ibv_qp_state found = endpoint_state(ep);
-
-	return check(found == state, "the QP is in %s instead of %s",
-		     state_name(found), state_name(state));
-}
-
-static void go(struct endpoint *ep, enum ibv_qp_state state)
-{
-	int error = endpoint_set_state(ep, state);
-
-	if (error)
-		bail("cannot go to %s: %s", state_name(state), strerror(error));
-}
-
-/* Requests that wait for a receive are flushed in order, all of them. */
-static bool flush_waiting_sends(struct pair *pair)
-{
-	uint64_t id;
-
-	for (id = 0; id < 20; id++)
-		post_plain_send(&pair->a, id, id % 3 ? 0 : IBV_SEND_SIGNALED);
-	go(&pair->a, IBV_QPS_ERR);
-	return expect_range(pair->a.send_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
-	       cq_stays_empty(pair->a.send_cq, 0) &&
-	       expect_state(&pair->a, IBV_QPS_ERR);
-}
-
-static bool flush_receives(struct pair *pair)
-{
-	uint64_t id;
-
-	for (id = 0; id < 20; id++)
-		post_recv(&pair->b, id, NULL, 0);
-	go(&pair->b, IBV_QPS_ERR);
-	return expect_range(pair->b.recv_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
-	       cq_stays_empty(pair->b.recv_cq, 0);
-}
-
-/* What is posted to a queue pair in ERR is flushed at once. */
-static bool post_in_error(struct pair *pair)
-{
-	uint64_t id;
-
-	go(&pair->a, IBV_QPS_ERR);
-	for (id = 0; id < 100; id++) {
-		post_plain_send(&pair->a, id, 0);
-		post_recv(&pair->a, id, NULL, 0);
-		if (!cq_expect(pair->a.send_cq, id, IBV_WC_WR_FLUSH_ERR) ||
-		    !cq_expect(pair->a.recv_cq, id, IBV_WC_WR_FLUSH_ERR))
-			return false;
-	}
-	return true;
-}
-
-static bool post_in_reset(struct pair *pair)
-{
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
-
-	go(&pair->a, IBV_QPS_RESET);
-	return check(try_post_send(&pair->a, &wr) != 0,
-		     "a send is accepted in RESET") &&
-	       check(try_post_recv(&pair->a, 1, NULL, 0) != 0,
-		     "a receive is accepted in RESET");
-}
-
-static bool post_in_init(struct pair *pair)
-{
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
-
-	go(&pair->a, IBV_QPS_RESET);
-	endpoint_to_init(&pair->a);
-	return check(try_post_send(&pair->a, &wr) != 0,
-		     "a send is accepted in INIT") &&
-	       check(!try_post_recv(&pair->a, 1, NULL, 0),
-		     "a receive is refused in INIT");
-}
-
-static bool post_in_rtr(struct pair *pair)
-{
-	struct endpoint_address address = endpoint_address(&pair->b);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
-
-	go(&pair->a, IBV_QPS_RESET);
-	endpoint_to_init(&pair->a);
-	endpoint_to_rtr(&pair->a, &address);
-	return check(try_post_send(&pair->a, &wr) != 0,
-		     "a send is accepted in RTR") &&
-	       check(!try_post_recv(&pair->a, 1, NULL, 0),
-		     "a receive is refused in RTR");
-}
-
-/* Receives from before the connection work after it. */
-static bool receive_before_connect(struct pair *pair)
-{
-	struct endpoint_address a = endpoint_address(&pair->a);
-	struct endpoint_address b = endpoint_address(&pair->b);
-
-	go(&pair->a, IBV_QPS_RESET);
-	go(&pair->b, IBV_QPS_RESET);
-	endpoint_to_init(&pair->b);
-	post_recv(&pair->b, 7, NULL, 0);
-	endpoint_to_rtr(&pair->b, &a);
-	endpoint_connect(&pair->a, &b);
-	/* The peer only receives: RTR is enough for that. */
-	post_plain_send(&pair->a, 8, IBV_SEND_SIGNALED);
-	return cq_expect(pair->a.send_cq, 8, IBV_WC_SUCCESS) &&
-	       cq_expect(pair->b.recv_cq, 7, IBV_WC_SUCCESS);
-}
-
-/* RESET empties the queues without a word; then all works again. */
-static bool reset_and_again(struct pair *pair)
-{
-	uint64_t round, id;
-
-	for (round = 0; round < 5; round++) {
-		for (id = 0; id < 10; id++) {
-			post_plain_send(&pair->a, 1000 + id, IBV_SEND_SIGNALED);
-			post_recv(&pair->a, 1000 + id, NULL, 0);
-		}
-		go(&pair->a, IBV_QPS_RESET);
-		go(&pair->b, IBV_QPS_RESET);
-		if (!cq_stays_empty(pair->a.send_cq, 20) ||
-		    !cq_stays_empty(pair->a.recv_cq, 0))
-			return false;
-		pair_connect(&pair->a, &pair->b);
-		for (id = 0; id < 100; id++)
-			if (!exchange(&pair->a, &pair->b, id))
-				return false;
-	}
-	return true;
-}
-
-static bool error_and_again(struct pair *pair)
-{
-	uint64_t round;
-
-	for (round = 0; round < 5; round++) {
-		go(&pair->a, IBV_QPS_ERR);
-		go(&pair->b, IBV_QPS_ERR);
-		go(&pair->a, IBV_QPS_RESET);
-		go(&pair->b, IBV_QPS_RESET);
-		pair_connect(&pair->a, &pair->b);
-		if (!exchange(&pair->a, &pair->b, round))
-			return false;
-	}
-	return true;
-}
-
-/* With rnr_retry 7 a sender waits as long as it takes. */
-static bool wait_for_receive(struct pair *pair)
-{
-	post_plain_send(&pair->a, 1, IBV_SEND_SIGNALED);
-	post_plain_send(&pair->a, 2, IBV_SEND_SIGNALED);
-	if (!cq_stays_empty(pair->a.send_cq, 200) ||
-	    !expect_state(&pair->a, IBV_QPS_RTS))
-		return false;
-	post_recv(&pair->b, 11, NULL, 0);
-	post_recv(&pair->b, 12, NULL, 0);
-	return expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
-	       expect_range(pair->b.recv_cq, 11, 13, IBV_WC_SUCCESS);
-}
-
-/*
- * More completions than entries: those that fit are there, the event comes,
- * and the queue pair can be destroyed.
- */
-static bool overflow_cq(struct setup *setup, struct endpoint *a,
-			struct endpoint *b, struct ibv_cq *cq)
-{
-	unsigned int i, total = cq->cqe + 8;
-	struct ibv_wc wc;
-
-	for (i = 0; i < total; i++)
-		post_write(a, &setup->a_mem, &setup->b_mem, i, GOOD_OFFSET,
-			   IBV_SEND_SIGNALED);
-	if (!event_expect(setup->a_dev.ctx, IBV_EVENT_CQ_ERR, cq))
-		return false;
-	for (i = 0; ibv_poll_cq(cq, 1, &wc) == 1; i++)
-		if (!check(wc.wr_id == i && wc.status == IBV_WC_SUCCESS,
-			   "wr_id %" PRIu64 " at place %u", wc.wr_id, i))
-			return false;
-	return check(i <= (unsigned int)cq->cqe, "%u completions", i) &&
-	       expect_state(b, IBV_QPS_RTS);
-}
-
-static bool run_overflow(struct setup *setup)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct endpoint a, b;
-	struct ibv_cq *cq;
-	bool ok;
-
-	cq = ibv_create_cq(setup->a_dev.ctx, 4, NULL, NULL, 0);
-	if (!cq)
-		bail("cannot create a CQ: %s", strerror(errno));
-	options.depth = cq->cqe + 16;
-	endpoint_create(&b, &setup->b_dev, &options);
-	options.send_cq = cq;
-	endpoint_create(&a, &setup->a_dev, &options);
-	pair_connect(&a, &b);
-	ok = overflow_cq(setup, &a, &b, cq);
-	pair_destroy(&a, &b);
-	check(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
-	/* Queue pairs of a broken queue may report that too. */
-	events_none(setup->a_dev.ctx);
-	return check_neighbours(setup) && ok;
-}
-
-/* A datagram queue pair stops sending on a fault, and can go on. */
-static bool datagram_send_error(struct pair *pair)
-{
-	struct setup *setup = pair->setup;
-	struct ibv_ah *ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
-	struct ibv_sge sge = region_sge(&setup->a_mem, GOOD_OFFSET, 10);
-	struct ibv_sge to = region_sge(&setup->b_mem, RECEIVE_OFFSET, 512);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
-	bool ok;
-
-	wr.wr.ud.ah = ah;
-	wr.wr.ud.remote_qpn = pair->b.qp->qp_num;
-	wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
-	post_recv(&pair->b, 1, &to, 1);
-	sge.lkey ^= 0x00a5a500;
-	post_send(&pair->a, &wr);
-	ok = cq_expect(pair->a.send_cq, 1, IBV_WC_LOC_PROT_ERR) &&
-	     expect_state(&pair->a, IBV_QPS_SQE);
-	wr.wr_id = 2;
-	post_send(&pair->a, &wr);
-	ok = ok && cq_expect(pair->a.send_cq, 2, IBV_WC_WR_FLUSH_ERR) &&
-	     check(!endpoint_set_state(&pair->a, IBV_QPS_RTS),
-		   "cannot go from SQE to RTS");
-	sge.lkey ^= 0x00a5a500;
-	wr.wr_id = 3;
-	ok = ok && check(!try_post_send(&pair->a, &wr), "posting fails") &&
-	     cq_expect(pair->a.send_cq, 3, IBV_WC_SUCCESS) &&
-	     cq_expect(pair->b.recv_cq, 1, IBV_WC_SUCCESS) &&
-	     expect_state(&pair->b, IBV_QPS_RTS);
-	return check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails") && ok;
-}
-
-/* The receiver alone learns that its receive was too short. */
-static bool datagram_short_receive(struct pair *pair)
-{
-	struct setup *setup = pair->setup;
-	struct ibv_ah *ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
-	struct ibv_sge sge = region_sge(&setup->a_mem, GOOD_OFFSET, 100);
-	struct ibv_sge to = region_sge(&setup->b_mem, RECEIVE_OFFSET, 139);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
-	bool ok;
-
-	wr.wr.ud.ah = ah;
-	wr.wr.ud.remote_qpn = pair->b.qp->qp_num;
-	wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
-	post_recv(&pair->b, 1, &to, 1);
-	post_recv(&pair->b, 2, &to, 1);
-	post_send(&pair->a, &wr);
-	ok = cq_expect(pair->a.send_cq, 1, IBV_WC_SUCCESS) &&
-	     expect_state(&pair->a, IBV_QPS_RTS) &&
-	     cq_expect(pair->b.recv_cq, 1, IBV_WC_LOC_LEN_ERR) &&
-	     cq_expect(pair->b.recv_cq, 2, IBV_WC_WR_FLUSH_ERR) &&
-	     expect_state(&pair->b, IBV_QPS_ERR);
-	return check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails") && ok;
-}
-
-/* Destroyed with requests waiting in both queues: nothing completes after. */
-static bool destroy_busy(struct pair *pair)
-{
-	struct endpoint_options options = pair->a.options;
-	struct ibv_cq *send_cq, *recv_cq;
-	struct endpoint a, b;
-	bool ok = true;
-	uint64_t i, id;
-
-	send_cq = pair->a.send_cq;
-	recv_cq = pair->b.recv_cq;
-	for (i = 0; i < 50 && ok; i++) {
-		options.send_cq = send_cq;
-		options.recv_cq = NULL;
-		endpoint_create(&a, &pair->setup->a_dev, &options);
-		options.send_cq = NULL;
-		options.recv_cq = recv_cq;
-		endpoint_create(&b, &pair->setup->b_dev, &options);
-		pair_connect(&a, &b);
-		for (id = 0; id < i; id++) {
-			post_plain_send(&a, id, IBV_SEND_SIGNALED);
-			post_recv(&a, id, NULL, 0);
-		}
-		if (i % 2)
-			pair_destroy(&a, &b);
-		else
-			pair_destroy(&b, &a);
-		ok = cq_stays_empty(send_cq, 0) && cq_stays_empty(recv_cq, 0);
-	}
-	return ok;
-}
-
-static const struct {
-	const char *name;
-	enum ibv_qp_type type;
-	bool (*run)(struct pair *pair);
-} pair_cases[] = {
-	{ "sends that wait are flushed in order", IBV_QPT_RC,
-	  flush_waiting_sends },
-	{ "receives are flushed in order", IBV_QPT_RC, flush_receives },
-	{ "posts in ERR are flushed", IBV_QPT_RC, post_in_error },
-	{ "posts in RESET are refused", IBV_QPT_RC, post_in_reset },
-	{ "sends in INIT are refused", IBV_QPT_RC, post_in_init },
-	{ "sends in RTR are refused", IBV_QPT_RC, post_in_rtr },
-	{ "receives posted in INIT are used in RTR", IBV_QPT_RC,
-	  receive_before_connect },
-	{ "RESET empties the queues", IBV_QPT_RC, reset_and_again },
-	{ "from ERR over RESET to work again", IBV_QPT_RC, error_and_again },
-	{ "rnr_retry 7 waits for a receive", IBV_QPT_RC, wait_for_receive },
-	{ "UD: a send error stops the send queue only", IBV_QPT_UD,
-	  datagram_send_error },
-	{ "UD: receive too short", IBV_QPT_UD, datagram_short_receive },
-	{ "destroyed with requests waiting", IBV_QPT_RC, destroy_busy },
-};
-
-static void run_pair_case(struct setup *setup, unsigned int i)
-{
-	struct endpoint_options options = endpoint_options(pair_cases[i].type);
-	struct pair pair = { .setup = setup };
-	bool ok;
-
-	pair_create(&pair.a, &setup->a_dev, &pair.b, &setup->b_dev, &options);
-	ok = pair_cases[i].run(&pair);
-	pair_destroy(&pair.a, &pair.b);
-	ok = events_none(setup->a_dev.ctx) && events_none(setup->b_dev.ctx) &&
-	     check_neighbours(setup) && ok;
-	tap_ok(ok, "%s", pair_cases[i].name);
-}
-
-static void open_setup(struct setup *setup, const char *device,
-		       const char *peer)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-
-	device_open(&setup->a_dev, device);
-	device_open(&setup->b_dev, peer);
-	events_prepare(setup->a_dev.ctx);
-	events_prepare(setup->b_dev.ctx);
-	region_create(&setup->a_mem, setup->a_dev.pd, REGION_BYTES);
-	region_create(&setup->b_mem, setup->b_dev.pd, REGION_BYTES);
-	pair_create(&setup->a_neighbour, &setup->a_dev, &setup->b_neighbour,
-		    &setup->b_dev, &options);
-}
-
-static void close_setup(struct setup *setup)
-{
-	pair_destroy(&setup->a_neighbour, &setup->b_neighbour);
-	region_destroy(&setup->a_mem);
-	region_destroy(&setup->b_mem);
-	device_close(&setup->a_dev);
-	device_close(&setup->b_dev);
-}
-
 int main(int argc, char **argv)
 {
-	const char *device, *peer;
+	struct neighbours neighbours;
 	struct setup setup;
-	unsigned int i;
 
-	device_names(&argc, argv, &device, &peer);
-	open_setup(&setup, device, peer);
-	run_faults(&setup);
-	for (i = 0; i < COUNT(pair_cases); i++)
-		run_pair_case(&setup, i);
-	tap_ok(run_overflow(&setup), "completion queue overflow");
-	close_setup(&setup);
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	events_prepare(setup.a_dev.ctx);
+	events_prepare(setup.b_dev.ctx);
+	neighbours_open(&neighbours, &setup);
+	run_faults(&setup, &neighbours);
+	neighbours_close(&neighbours);
+	setup_close(&setup);
 	return tap_end();
 }

@@ -1,0 +1,85 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# Programs with a server and a client, between the two devices. After
+# lib/tap.sh.
+
+SERVER_ADDRESS=${MIC_TEST_SERVER:-10.77.0.2}
+CLIENT_ADDRESS=${MIC_TEST_CLIENT:-10.77.0.1}
+
+# gid_index DEVICE: the index of its IPv4 address's RoCE v2 GID.
+gid_index() {
+	local port=/sys/class/infiniband/$1/ports/1 gid index
+
+	for gid in "$port"/gids/*; do
+		index=${gid##*/}
+		if grep -q :ffff: "$gid" && grep -qs 'RoCE v2' \
+			"$port/gid_attrs/types/$index"; then
+			echo "$index"
+			return
+		fi
+	done 2>/dev/null
+	return 1
+}
+
+listening_tcp() {
+	ss -Hltn "sport = :$1" | grep -q .
+}
+
+listening_cm() {
+	rdma resource show cm_id | grep -q 'state LISTEN'
+}
+
+# run_pair WAIT SERVER-COMMAND -- CLIENT-COMMAND: both must end well and in
+# time. WAIT is a command that tells when the server is ready. Their output
+# is in $SCRATCH/server and $SCRATCH/client.
+run_pair() {
+	local wait=$1 command=() server status=0
+
+	shift
+	while [ "$1" != -- ]; do
+		command+=("$1")
+		shift
+	done
+	shift
+	timeout $((60 * SLOW)) "${command[@]}" >"$SCRATCH/server" 2>&1 &
+	server=$!
+	# shellcheck disable=SC2086 # A command with arguments.
+	wait_until 20 $wait || note "the server does not listen"
+	timeout $((60 * SLOW)) "$@" >"$SCRATCH/client" 2>&1 || {
+		status=1
+		echo "the client ends with $?: $*"
+	}
+	wait "$server" || {
+		status=1
+		echo "the server ends with $?: ${command[*]}"
+	}
+	[ "$status" -eq 0 ] || {
+		note_file "$SCRATCH/client"
+		note_file "$SCRATCH/server"
+	}
+	return "$status"
+}
+
+# perftest ROWS PROGRAM OPTION...: run it, and find that many result rows.
+perftest() {
+	local rows=$1 program=$2 ready="listening_tcp 18515" found
+
+	shift 2
+	case " $* " in
+	*' -R '*) ready=listening_cm ;;
+	esac
+	run_pair "$ready" \
+		"$program" -d "$PEER" -x "$peer_gid" -F "$@" -- \
+		"$program" -d "$DEVICE" -x "$device_gid" -F "$@" \
+		"$SERVER_ADDRESS" || return 1
+	found=$(grep -c -E '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+' \
+		"$SCRATCH/client")
+	[ "$found" -eq "$rows" ] || {
+		echo "$found result rows instead of $rows"
+		cat "$SCRATCH/client"
+		return 1
+	}
+}
+
+device_gid=$(gid_index "$DEVICE")
+peer_gid=$(gid_index "$PEER")
