@@ -68,6 +68,7 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		goto err_count;
 	}
 	spin_lock_init(&cq->lock);
+	mic_cq_moderation_init(cq);
 	cq->timestamps = attr->flags &
 			 IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	mic_cq_attach(cq, buf, entries);
@@ -91,6 +92,7 @@ int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {
 	struct mic_cq *cq = to_mic_cq(ibcq);
 
+	hrtimer_cancel(&cq->timer);
 	mic_buf_destroy(cq->buf);
 	atomic_dec(&to_mic_dev(ibcq->device)->ncq);
 	return 0;

@@ -5,6 +5,7 @@
 #ifndef MIC_CQ_H
 #define MIC_CQ_H
 
+#include <linux/hrtimer.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -24,6 +25,10 @@
  * @consumer: kernel consumers: index of the next element to poll
  * @overflow: an element was lost; the queue takes no more
  * @timestamps: elements carry the time
+ * @moderate_count: completions an event stands for, 0 for no moderation
+ * @moderate_us: microseconds an event may be held back
+ * @moderated: completions held back
+ * @timer: ends the period
  */
 struct mic_cq {
 	struct ib_cq ibcq;
@@ -36,6 +41,10 @@ struct mic_cq {
 	u32 consumer;
 	bool overflow;
 	bool timestamps;
+	u16 moderate_count;
+	u16 moderate_us;
+	u32 moderated;
+	struct hrtimer timer;
 };
 
 static inline struct mic_cq *to_mic_cq(struct ib_cq *ibcq)
@@ -48,6 +57,12 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct MIC_CREATE_CQ_ARG *arg);
 int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
+
+/* moderation.c */
+bool mic_cq_fire(struct mic_cq *cq, bool solicited);
+void mic_cq_event(struct mic_cq *cq);
+void mic_cq_moderation_init(struct mic_cq *cq);
+int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 
 /* cqe.c */
 void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited);

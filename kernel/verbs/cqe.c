@@ -25,23 +25,6 @@ static void mic_cq_overflow(struct mic_cq *cq)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
 
-/*
- * Whether the element just published raises the event, and if so disarm.
- * Pairs with the barrier between arming and polling, see mic-abi.h.
- */
-static bool mic_cq_fire(struct mic_cq *cq, bool solicited)
-{
-	u32 arm;
-
-	smp_mb();	/* the element, then look whether it is waited for */
-	arm = READ_ONCE(cq->ctl->arm);
-	if (arm == MIC_CQ_ARM_NONE)
-		return false;
-	if (arm == MIC_CQ_ARM_SOLICITED && !solicited)
-		return false;
-	return xchg(&cq->ctl->arm, MIC_CQ_ARM_NONE) != MIC_CQ_ARM_NONE;
-}
-
 /* Returns false if there is no room. */
 static bool mic_cq_put(struct mic_cq *cq, struct mic_cqe *cqe)
 {
@@ -86,13 +69,8 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 	trace_mic_complete(cq, cqe, fire, !put);
 	spin_unlock_irqrestore(&cq->lock, flags);
 
-	if (fire) {
-		mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_EVENT);
-		/* handlers may raise softirqs, which run when we enable them */
-		local_bh_disable();
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-		local_bh_enable();
-	}
+	if (fire)
+		mic_cq_event(cq);
 	if (lost)
 		mic_cq_overflow(cq);
 }

@@ -50,6 +50,8 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_mcast_grp = MIC_MAX_MCAST_GROUPS;
 	attr->max_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;
 	attr->max_total_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;
+	attr->cq_caps.max_cq_moderation_count = U16_MAX;
+	attr->cq_caps.max_cq_moderation_period = U16_MAX;
 	attr->max_dm_size = MIC_MAX_DM;
 	attr->max_pkeys = MIC_MAX_PKEY;
 	attr->local_ca_ack_delay = 15;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completion events, and their moderation: one event for several completions,
+ * or for those of a period.
+ */
+#include <linux/hrtimer.h>
+
+#include "cq.h"
+#include "dev.h"
+
+static bool mic_cq_disarm(struct mic_cq *cq)
+{
+	cq->moderated = 0;
+	return xchg(&cq->ctl->arm, MIC_CQ_ARM_NONE) != MIC_CQ_ARM_NONE;
+}
+
+/* Whether the event has to wait for more completions, or the timer. */
+static bool mic_cq_hold_back(struct mic_cq *cq)
+{
+	if (!cq->moderate_count || !cq->moderate_us)
+		return false;
+	if (++cq->moderated >= cq->moderate_count)
+		return false;
+	if (cq->moderated == 1)
+		hrtimer_start(&cq->timer, ns_to_ktime(cq->moderate_us * NSEC_PER_USEC),
+			      HRTIMER_MODE_REL_SOFT);
+	return true;
+}
+
+/**
+ * mic_cq_fire - whether the element just published raises the event
+ * @cq: queue; the caller holds its lock
+ * @solicited: the element counts as solicited
+ *
+ * The queue is disarmed if so. Pairs with the barrier between arming and
+ * polling, see mic-abi.h.
+ *
+ * Return: true if the caller has to call mic_cq_event().
+ */
+bool mic_cq_fire(struct mic_cq *cq, bool solicited)
+{
+	u32 arm;
+
+	lockdep_assert_held(&cq->lock);
+	smp_mb();	/* the element, then look whether it is waited for */
+	arm = READ_ONCE(cq->ctl->arm);
+	if (arm == MIC_CQ_ARM_NONE)
+		return false;
+	if (arm == MIC_CQ_ARM_SOLICITED && !solicited)
+		return false;
+	return !mic_cq_hold_back(cq) && mic_cq_disarm(cq);
+}
+
+/**
+ * mic_cq_event - raise a completion event
+ * @cq: queue; the caller does not hold its lock
+ *
+ * Context: process or softirq context.
+ */
+void mic_cq_event(struct mic_cq *cq)
+{
+	mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_EVENT);
+	/* handlers may raise softirqs, which run when we enable them */
+	local_bh_disable();
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	local_bh_enable();
+}
+
+/* The period is over: what was held back is told now. */
+static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
+{
+	struct mic_cq *cq = container_of(timer, struct mic_cq, timer);
+	unsigned long flags;
+	bool fire;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	fire = cq->moderated && mic_cq_disarm(cq);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (fire)
+		mic_cq_event(cq);
+	return HRTIMER_NORESTART;
+}
+
+void mic_cq_moderation_init(struct mic_cq *cq)
+{
+	hrtimer_init(&cq->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	cq->timer.function = mic_cq_timeout;
+}
+
+/**
+ * mic_modify_cq - set the moderation of a queue
+ * @ibcq: queue
+ * @count: completions an event stands for; 0 turns moderation off
+ * @period: longest time an event is held back, in microseconds; 0 likewise
+ *
+ * Return: 0.
+ */
+int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct mic_cq *cq = to_mic_cq(ibcq);
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	cq->moderate_count = count;
+	cq->moderate_us = period;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return 0;
+}
