@@ -21,7 +21,6 @@ apt_backports() {
 
 # The mirror that this machine uses for the distribution itself.
 distribution_mirror() {
-	# shellcheck disable=SC2016 # apt-get expands it.
 	apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' \
 		'Identifier: Packages' |
 		awk '$1 == "bookworm" && $2 == "main" { print $3; exit }'
@@ -55,7 +54,6 @@ fetch_backports() {
 }
 
 as_root_backports() {
-	# shellcheck disable=SC2016 # The inner shell expands it.
 	as_root env DEBIAN_FRONTEND=noninteractive \
 		bash -c "$(declare -f apt_backports)"'
 			BACKPORTS_DIR=$1; shift; apt_backports "$@"' - \

@@ -238,9 +238,41 @@ has_kmsg() {
 	return 1
 }
 
+# shellcheck disable=SC2317 # The trap below calls it.
 end_test() {
 	[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null || true
 	[ -z "$work" ] || rm -rf "$work"
+}
+
+# Groups of tests with the same options, each in the order of the tests.
+run_groups() {
+	local group name groups=() members
+	declare -A seen
+
+	for name in "${names[@]}"; do
+		rm -f "$LOGS/$name".{log,kmsg}
+		[[ -n ${seen[${vm_of[$name]}.]:-} ]] || groups+=("${vm_of[$name]}")
+		seen[${vm_of[$name]}.]=1
+	done
+	for group in "${groups[@]}"; do
+		members=()
+		for name in "${names[@]}"; do
+			[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
+		done
+		if [ "$group" = none ]; then
+			for name in "${members[@]}"; do
+				run_host_test "$name"
+			done
+		else
+			run_vm_tests "$group" "${members[@]}"
+		fi
+	done
+}
+
+summary() {
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" -eq 0 ] || exit 1
+	exit 0
 }
 
 vm_pid='' work='' repeats=0
@@ -255,25 +287,8 @@ if [ -n "$list" ]; then
 fi
 load_expected_skips "${test_dirs[@]/%//expected-skips}"
 mkdir -p "$LOGS"
-declare -A seen
-groups=()
-for name in "${names[@]}"; do
-	rm -f "$LOGS/$name".{log,kmsg}
-	[[ -n ${seen[${vm_of[$name]}.]:-} ]] || groups+=("${vm_of[$name]}")
-	seen[${vm_of[$name]}.]=1
-done
-for group in "${groups[@]}"; do
-	members=()
-	for name in "${names[@]}"; do
-		[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
-	done
-	if [ "$group" = none ]; then
-		for name in "${members[@]}"; do
-			run_host_test "$name"
-		done
-	else
-		run_vm_tests "$group" "${members[@]}"
-	fi
-done
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+# In braces: read as a whole, so that editing this file meanwhile does no harm.
+{
+	run_groups
+	summary
+}

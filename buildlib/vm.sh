@@ -76,11 +76,15 @@ if [ -n "$build" ] && [ -n "$modules" ]; then
 	"$TREE/buildlib/build.sh" --kernel "$kernel"
 fi
 kernel_select "$kernel"
-prepare_run "$@"
-trap 'end_vm; rm -f "$run_dir/initramfs"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-take_slot
-boot_vm
-wait_vm
-judge_run
+# In braces: read as a whole, so that editing this file while a VM runs
+# does no harm.
+{
+	prepare_run "$@"
+	trap 'end_vm; rm -f "$run_dir/initramfs"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	take_slot
+	boot_vm
+	wait_vm
+	judge_run
+}

@@ -23,6 +23,8 @@ CHECKPATCH_IGNORE_USER+=,AVOID_EXTERNS,CONST_STRUCT,CONSIDER_KSTRTO
 #   advice about macros that rdma-core's own interface does not follow
 CHECKPATCH_IGNORE_USER+=,COMPLEX_MACRO,TRAILING_SEMICOLON
 CHECKPATCH_IGNORE_USER+=,MACRO_ARG_PRECEDENCE,MACRO_ARG_REUSE
+#   short names of functions are also words in messages
+CHECKPATCH_IGNORE_USER+=,EMBEDDED_FUNCTION_NAME
 
 # From linux-source, once: unpacking takes ten seconds.
 need_kernel_tools() {

@@ -7,7 +7,7 @@ STATUS_REPORT=125
 
 console_tail() {
 	echo "--- the end of its console ($run_dir/console):"
-	tail -n 100 "$run_dir/console" | tr -d '\r'
+	tail -n 200 "$run_dir/console" | tr -d '\r'
 	echo "---"
 }
 

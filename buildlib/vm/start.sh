@@ -87,13 +87,15 @@ kernel_arguments() {
 # take_slot: wait until a pair of cores is free. A VM's processors poll; two
 # VMs on the same cores make each other miss every deadline.
 take_slot() {
-	local slots=$(($(nproc) / 2)) i said=''
+	local slots=$(($(nproc) / 2)) file i said=''
 
 	while true; do
 		for ((i = 0; i < slots || i == 0; i++)); do
-			exec {slot}>"${TMPDIR:-/tmp}/mic-vm-slot-$i"
+			file=${TMPDIR:-/tmp}/mic-vm-slot-$i
+			[ -e "$file" ] || : >"$file"
+			exec {slot}<"$file"
 			! flock -n "$slot" || return 0
-			exec {slot}>&-
+			exec {slot}<&-
 		done
 		[ -n "$said" ] || say "waiting for another VM of this machine to end"
 		said=1
