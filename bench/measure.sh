@@ -10,11 +10,12 @@
 #   size    of a message in bytes
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
-# and remarks on them to $MIC_OUT/remarks. Progress goes to the output.
+# What failed, and why, goes to $MIC_OUT/failed. Progress goes to the output.
 #
 # What is measured together is a group. Before and after each group two
 # processes bounce a cache line; if that takes much longer than it can, the
-# machine was busy with something else, and the group is measured again.
+# machine was busy with something else, and the group is measured again. Groups
+# that stay so are listed in $MIC_OUT/busy, with what raw was.
 set -u
 
 # shellcheck source=buildlib/guest.sh
@@ -24,11 +25,11 @@ set -u
 
 bin=$MIC_TREE/build/user/bin
 results=$MIC_OUT/results.json
-remarks=$MIC_OUT/remarks
 group_results=$(mktemp)
 best_raw=''
 attempts=3
-failed=0
+failures=$MIC_OUT/failed
+busy=$MIC_OUT/busy
 
 plan_full() {
 	bw_programs=(ib_write_bw ib_read_bw ib_send_bw)
@@ -57,16 +58,10 @@ result() {
 		"$@" >>"$group_results"
 }
 
-remark() {
-	echo "$*"
-	echo "$*" >>"$remarks"
-}
-
-# not_measured TEST DEVICE SIZE UNIT: $perftest_log/why says why
-not_measured() {
-	failed=1
-	result "$1" "$2" "$3" null "$4"
-	remark "$(<"$perftest_log/why")"
+# failed WHAT REASON
+failed() {
+	echo "$1 failed: $2"
+	echo "$1: $2" >>"$failures"
 }
 
 # is_less A B: of decimal numbers
@@ -74,14 +69,14 @@ is_less() {
 	awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
 }
 
-# raw: one measurement of half a round trip in microseconds, in $raw
+# measure_raw: half a round trip in microseconds, in $raw
 measure_raw() {
 	local line
 
 	line=$("$bin/bench-raw" 100)
 	echo "$line" >>"$results"
 	raw=${line#*'"value": '}
-	raw=${raw%%,*}
+	printf -v raw %.3g "${raw%%,*}"
 	if [ -z "$best_raw" ] || is_less "$raw" "$best_raw"; then
 		best_raw=$raw
 	fi
@@ -118,22 +113,18 @@ group() {
 		if is_quiet "$before" "$raw" || [ "$try" -eq "$attempts" ]; then
 			break
 		fi
-		remark "$label: repeated, a cache line took $before us before" \
-			"and $raw us after it, $best_raw us at best"
+		echo "again: raw was $before us before and $raw us after," \
+			"the machine is busy"
 	done
-	is_quiet "$best_worst" ||
-		remark "$label: kept, though a cache line took" \
-			"up to $best_worst us, $best_raw us at best"
+	is_quiet "$best_worst" || echo "$label: $best_worst us" >>"$busy"
 	cat "$group_results.best" >>"$results"
 }
 
 # tool NAME ARGUMENT...: one of bench/'s own
 tool() {
 	echo "$*"
-	timeout -k 5 120 "$bin/bench-$1" "${@:2}" >>"$group_results" || {
-		failed=1
-		remark "$*: failed"
-	}
+	timeout -k 5 120 "$bin/bench-$1" "${@:2}" >>"$group_results" ||
+		failed "bench-$*" "status $?"
 }
 
 # Few large requests under way: so many bytes take a slow device seconds.
@@ -147,38 +138,38 @@ bw_arguments() {
 
 # bw PROGRAM DEVICE SIZE...: throughput, and the rate of messages
 bw() {
-	local program=$1 device=$2 size row arguments
+	local program=$1 device=$2 size arguments row why
 
 	shift 2
 	for size; do
 		read -r -a arguments <<<"$(bw_arguments "$size")"
-		if perftest_row "$program" "$device" "${arguments[@]}" \
-			2>"$perftest_log/why"; then
+		if perftest_row 3 "$program" "$device" "${arguments[@]}"; then
 			result "$program" "$device" "$size" "${row[3]}" MiB/s
 			result "${program/_bw/_rate}" "$device" "$size" \
 				"${row[4]}" Mmsg/s
 			echo "$program $device $size: ${row[3]} MiB/s"
 		else
-			not_measured "$program" "$device" "$size" MiB/s
+			result "$program" "$device" "$size" null MiB/s
+			failed "$program $device $size" "$why"
 		fi
 	done
 }
 
 # lat PROGRAM DEVICE SIZE...: the median
 lat() {
-	local program=$1 device=$2 size row arguments
+	local program=$1 device=$2 size arguments row why
 
 	shift 2
 	for size; do
 		arguments=(-n 1000)
 		[ "$size" -lt 65536 ] || arguments=(-n 200)
 		[ "$program" = ib_atomic_lat ] || arguments+=(-s "$size")
-		if perftest_row "$program" "$device" "${arguments[@]}" \
-			2>"$perftest_log/why"; then
+		if perftest_row 4 "$program" "$device" "${arguments[@]}"; then
 			result "$program" "$device" "$size" "${row[4]}" us
 			echo "$program $device $size: ${row[4]} us"
 		else
-			not_measured "$program" "$device" "$size" us
+			result "$program" "$device" "$size" null us
+			failed "$program $device $size" "$why"
 		fi
 	done
 }
@@ -209,7 +200,7 @@ main() {
 	shift
 	"plan_$plan"
 	: >"$results"
-	: >"$remarks"
+	rm -f "$failures" "$busy"
 	# Only one device is looked for in vain on a machine without rxe.
 	[ "${*/rxe/}" = "$*" ] || make_rxe || return
 	for i in 1 2 3 4 5; do
@@ -220,7 +211,7 @@ main() {
 	group "tcp bw" tool tcp bw "${bw_sizes[@]}"
 	group "tcp lat" tool tcp lat "${lat_sizes[@]}"
 	measure_devices "$@"
-	return "$failed"
+	[ ! -e "$failures" ]
 }
 
 main "$@"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Draw the results of measure.sh: throughput.svg and latency.svg.
 
-usage: plot.py RESULTS DIRECTORY
+usage: plot.py DIRECTORY
+
+The results are DIRECTORY/results.json, the drawings go beside them.
 """
 
 import math
@@ -10,7 +12,7 @@ import os
 import sys
 from html import escape
 
-from results import Results, number_text, size_text
+from results import Results, size_text
 
 WIDTH, HEIGHT = 860, 520
 LEFT, RIGHT, TOP, BOTTOM = 80, 190, 50, 60
@@ -67,7 +69,7 @@ class Chart:
             yield (f'<line x1="{LEFT}" y1="{y:.1f}" x2="{right}"'
                    f' y2="{y:.1f}" class="grid"/>')
             yield (f'<text x="{LEFT - 8}" y="{y + 4:.1f}"'
-                   f' text-anchor="end">{number_text(10 ** power)}</text>')
+                   f' text-anchor="end">{10 ** power:g}</text>')
         for size in sorted({x for line in self.lines for x, _ in line[3]}):
             x = self._x(size)
             yield (f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}"'
@@ -156,10 +158,10 @@ def draw(results, directory):
 
 
 def main(arguments):
-    if len(arguments) != 2:
+    if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    draw(Results(arguments[0]), arguments[1])
+    draw(Results(os.path.join(arguments[0], "results.json")), arguments[0])
     return 0
 
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Print the results of measure.sh as tables.
 
-usage: report.py [--demo] RESULTS
+usage: report.py [--demo] DIRECTORY
 
 With --demo: each perftest program on mic and on rxe, side by side.
 """
 
+import os
 import sys
 
 from results import Results, number_text, ratio, size_text
@@ -179,16 +180,32 @@ def print_demo(results):
         rows.append([f"TCP over loopback, {size_text(size)}",
                      number_text(results.get(test, "tcp", size)), unit])
     print_table(rows)
+    print()
+
+
+def print_remarks(directory):
+    for name, title in (
+            ("busy", "The machine was busy meanwhile (a cache line took as"
+                     " long as shown), don't trust:"),
+            ("failed", "Failed:")):
+        path = os.path.join(directory, name)
+        if os.path.exists(path):
+            print(title)
+            with open(path, encoding="utf-8") as lines:
+                for line in lines:
+                    print("  " + line.rstrip())
+            print()
 
 
 def main(arguments):
     demo = "--demo" in arguments
-    files = [a for a in arguments if a != "--demo"]
-    if len(files) != 1:
+    directories = [a for a in arguments if a != "--demo"]
+    if len(directories) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    results = Results(files[0])
+    results = Results(os.path.join(directories[0], "results.json"))
     (print_demo if demo else print_all)(results)
+    print_remarks(directories[0])
     return 0
 
 

@@ -47,18 +47,13 @@ fi
 out=$BUILD/bench
 need_packages python3
 mkdir -p "$out"
-rm -f "$out"/{results.json,remarks,throughput.svg,latency.svg}
+rm -f "$out"/{results.json,busy,failed,throughput.svg,latency.svg}
 status=0
 "$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" -- \
 	bench/measure.sh "$plan" mic rxe >&2 || status=$?
 [ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
 	"read the lines above, and try a command with ./run vm"
 [ -z "$json" ] || cp "$out/results.json" "$json"
-python3 "$TREE/bench/report.py" "$out/results.json"
-if [ -s "$out/remarks" ]; then
-	echo "Remarks"
-	sed 's/^/  /' "$out/remarks"
-	echo
-fi
-python3 "$TREE/bench/plot.py" "$out/results.json" "$out"
+python3 -B "$TREE/bench/report.py" "$out"
+python3 -B "$TREE/bench/plot.py" "$out"
 exit "$status"

@@ -37,16 +37,12 @@ done
 out=$BUILD/demo
 need_packages python3
 mkdir -p "$out"
-rm -f "$out"/{results.json,remarks}
+rm -f "$out"/{results.json,busy,failed}
 say "building, then booting a virtual machine with Linux $kernel"
 status=0
 "$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 900 --out "$out" -- \
 	bench/show.sh || status=$?
 [ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
 	"read the lines above, and try a command with ./run vm"
-python3 "$TREE/bench/report.py" --demo "$out/results.json"
-if [ -s "$out/remarks" ]; then
-	echo
-	sed 's/^/  /' "$out/remarks"
-fi
+python3 -B "$TREE/bench/report.py" --demo "$out"
 exit "$status"
