@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the parts of the test share: two devices with memory, and traffic
+ * between them.
+ */
+#ifndef TESTS_OBSERVE_H
+#define TESTS_OBSERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "device.h"
+#include "endpoint.h"
+#include "memory.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES (4UL << 20)
+#define RECEIVE_OFFSET (2UL << 20)
+#define RECEIVE_BYTES 4096U
+
+/* From @a to @b: endpoints of @options, made for each case. */
+struct setup {
+	struct device a_dev;
+	struct device b_dev;
+	struct region a_mem;
+	struct region b_mem;
+	struct endpoint a;
+	struct endpoint b;
+};
+
+/* Post one request of @bytes from @a to @b's memory; @id is its wr_id. */
+void request(struct setup *setup, uint64_t id, enum ibv_wr_opcode opcode,
+	     uint32_t bytes);
+
+/* The same, and wait until it completed with @status. */
+bool request_ends(struct setup *setup, enum ibv_wr_opcode opcode,
+		  uint32_t bytes, enum ibv_wc_status status);
+
+/* Post a receive at @b. */
+void receive(struct setup *setup, uint64_t id);
+
+/* @count of these with success; receives that they need are there. */
+bool exchange(struct setup *setup, enum ibv_wr_opcode opcode, uint32_t bytes,
+	      int count);
+
+/* Options for faults that are found without much waiting. */
+struct endpoint_options impatient_options(void);
+
+/* The parts. */
+void test_counters(struct setup *setup);
+void test_resources(struct setup *setup);
+void test_debugfs(struct setup *setup);
+void test_trace(struct setup *setup);
+
+#endif /* TESTS_OBSERVE_H */
