@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "device.h"
+#include "fuzz.h"
+#include "setup.h"
+#include "tap.h"
+
+enum { MAX_FD = 64 };
+
+const char *fuzz_device, *fuzz_peer;
+
+uint64_t fuzz_number(struct random_state *random)
+{
+	static const uint64_t edges[] = {
+		0, 1, 2, 63, 64, 65, 127, 128, 4095, 4096, 4097, 0x7fffffff,
+		0x80000000, 0xffffffff, 0x100000000, 0x7fffffffffffffff,
+		0x8000000000000000, 0xffffffffffffffff,
+	};
+
+	switch (random_below(random, 4)) {
+	case 0:
+		return edges[random_below(random, sizeof(edges) /
+						  sizeof(edges[0]))];
+	case 1:
+		return random_below(random, 64);
+	case 2:
+		return random_next(random) >> random_below(random, 64);
+	default:
+		return random_next(random);
+	}
+}
+
+int fuzz_doorbell_fd(void)
+{
+	char path[64], target[64];
+	ssize_t n;
+	int fd;
+
+	for (fd = 3; fd < MAX_FD; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0)
+			continue;
+		target[n] = '\0';
+		if (strstr(target, "[mic_doorbell]"))
+			return fd;
+	}
+	return -1;
+}
+
+static pid_t start(fuzz_main main, uint64_t seed, unsigned int steps)
+{
+	struct random_state random;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	random_seed(&random, seed);
+	main(&random, steps);
+	fflush(stdout);
+	_exit(0);
+}
+
+/*
+ * A process that spoils its own memory may crash or wait for ever for what it
+ * spoiled, so after a while it is killed; then it has to be gone.
+ */
+static bool await(pid_t pid, struct neighbours *neighbours, unsigned int ms)
+{
+	uint64_t end = now_ms() + ms;
+	bool ok = true, killed = false;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		ok = ok && neighbours_work(neighbours);
+		if (now_ms() < end)
+			continue;
+		if (killed)
+			return check(false, "the process can't be killed");
+		kill(pid, SIGKILL);
+		killed = true;
+		end = deadline();
+	}
+	if (!killed && WIFEXITED(status))
+		ok = check(!WEXITSTATUS(status), "exit status %d",
+			   WEXITSTATUS(status)) && ok;
+	return ok && neighbours_work(neighbours);
+}
+
+int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps)
+{
+	const char *seed_text = getenv("MIC_TEST_SEED");
+	uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
+	unsigned int processes = 3, limit_ms = 60000, i;
+	struct neighbours neighbours;
+	struct setup setup;
+	pid_t pid;
+
+	device_names(&argc, argv, &fuzz_device, &fuzz_peer);
+	for (i = 1; i + 1 < (unsigned int)argc; i += 2) {
+		if (!strcmp(argv[i], "--steps"))
+			steps = strtoul(argv[i + 1], NULL, 0);
+		else if (!strcmp(argv[i], "--processes"))
+			processes = strtoul(argv[i + 1], NULL, 0);
+		else
+			bail("unknown option %s", argv[i]);
+	}
+	for (i = 0; i < processes; i++) {
+		/* the other one opens its devices itself: fork first */
+		pid = start(main, seed + i, steps);
+		if (pid < 0)
+			bail("fork fails");
+		setup_open(&setup, &argc, argv, PAGE_BYTES);
+		neighbours_open(&neighbours, &setup);
+		tap_ok(await(pid, &neighbours, limit_ms), "seed %llu",
+		       (unsigned long long)(seed + i));
+		neighbours_close(&neighbours);
+		setup_close(&setup);
+	}
+	return tap_end();
+}
