@@ -80,6 +80,25 @@ run_command() {
 	fi
 }
 
+# Symbols of our modules, to read a leak's backtrace when they are gone.
+keep_symbols() {
+	awk '$4 ~ /mic/ { print $1, $3, $4 }' /proc/kallsyms | sort \
+		>"$run_dir/symbols"
+}
+
+# name_addresses: what kmemleak shows as bare numbers, by those symbols.
+name_addresses() {
+	awk 'NR == FNR { at[n] = $1; name[n++] = $2 " " $3; next }
+		/ 0xffffffff[0-9a-f]+$/ {
+			address = substr($NF, 3)
+			best = ""
+			for (i = 0; i < n && at[i] "" <= address ""; i++)
+				best = name[i]
+			sub(/ 0xffffffff[0-9a-f]+$/, " in or after " best)
+		}
+		{ print }' "$run_dir/symbols" -
+}
+
 unload() {
 	end_group "$job_group" || return
 	delete_links '*'
@@ -96,7 +115,7 @@ scan_leaks() {
 	echo scan >"$kmemleak"
 	sleep 6
 	echo scan >"$kmemleak"
-	cat "$kmemleak" >"$run_dir/kmemleak"
+	name_addresses <"$kmemleak" >"$run_dir/kmemleak"
 }
 
 # A file that the host watches, to tell a long test from a VM that hangs.
@@ -128,6 +147,7 @@ main() {
 	else
 		echo "$message" >"$run_dir/setup"
 	fi
+	[ ! -e /sys/kernel/debug/kmemleak ] || keep_symbols
 	if message=$(unload 2>&1); then
 		echo ok >"$run_dir/unload"
 	else
