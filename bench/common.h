@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #define NSEC_PER_MSEC 1000000ULL
-#define NSEC_PER_SEC  1000000000ULL
+#define NSEC_PER_SEC 1000000000ULL
 
 /* The processors of the two sides, the same for every tool and for perftest. */
 enum { SERVER_CPU = 0, CLIENT_CPU = 1 };

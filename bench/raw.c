@@ -12,11 +12,12 @@
 
 #include "common.h"
 
+#define STOP UINT32_MAX
+
 enum {
 	LINE = 64,
 	BATCH = 1000, /* round trips between two looks at the clock */
 	MAX_BATCHES = 100000,
-	STOP = UINT32_MAX,
 };
 
 struct line {

@@ -95,9 +95,12 @@ static void post_b_receive(struct pair *pair, uint64_t id, size_t offset,
 /* --- signalled and unsignalled ------------------------------------------ */
 
 static const enum ibv_wr_opcode mixed_opcodes[] = {
-	IBV_WR_SEND,		IBV_WR_RDMA_WRITE,
-	IBV_WR_RDMA_READ,	IBV_WR_SEND_WITH_IMM,
-	IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_SEND,
+	IBV_WR_RDMA_WRITE,
+	IBV_WR_RDMA_READ,
+	IBV_WR_SEND_WITH_IMM,
+	IBV_WR_ATOMIC_FETCH_AND_ADD,
+	IBV_WR_RDMA_WRITE_WITH_IMM,
 	IBV_WR_ATOMIC_CMP_AND_SWP,
 };
 
@@ -476,7 +479,7 @@ static bool case_overfull_receive_list(struct setup *setup)
 #define MANY 16
 
 struct crowd {
-	struct ibv_cq *cq;	/* for all of @pairs[].a */
+	struct ibv_cq *cq; /* for all of @pairs[].a */
 	struct pair pairs[MANY];
 };
 
@@ -554,8 +557,8 @@ static bool case_shared_cq(struct setup *setup)
 	for (round = 0; round < 10 && ok; round++) {
 		for (k = 0; k < 60; k++)
 			for (i = 0; i < MANY; i++)
-				post_a(&crowd.pairs[i], k, IBV_WR_RDMA_WRITE,
-				       0, 1 + k * 50, IBV_SEND_SIGNALED);
+				post_a(&crowd.pairs[i], k, IBV_WR_RDMA_WRITE, 0,
+				       1 + k * 50, IBV_SEND_SIGNALED);
 		ok = crowd_collect(&crowd, MANY * 60);
 	}
 	crowd_close(&crowd);
@@ -599,10 +602,9 @@ static void *worker_main(void *argument)
 		post_b_receive(&worker->pair, id, 0, 64);
 		post_a(&worker->pair, id, IBV_WR_SEND, 4096, 64,
 		       IBV_SEND_SIGNALED);
-		worker->ok = cq_expect(worker->pair.a.send_cq, id,
-				       IBV_WC_SUCCESS) &&
-			     cq_expect(worker->pair.b.recv_cq, id,
-				       IBV_WC_SUCCESS);
+		worker->ok =
+			cq_expect(worker->pair.a.send_cq, id, IBV_WC_SUCCESS) &&
+			cq_expect(worker->pair.b.recv_cq, id, IBV_WC_SUCCESS);
 	}
 	return NULL;
 }
@@ -739,7 +741,8 @@ static bool case_self(struct setup *setup)
 	ok = cq_expect(ep.send_cq, 7, IBV_WC_SUCCESS) &&
 	     cq_expect(ep.recv_cq, 6, IBV_WC_SUCCESS) &&
 	     check(!memcmp(setup->a_mem.addr + 9999, pattern_bytes(5, 5000),
-			   5000), "other bytes arrive");
+			   5000),
+		   "other bytes arrive");
 	endpoint_destroy(&ep);
 	return ok;
 }

@@ -133,14 +133,14 @@ static bool check_payload(const struct datagram *datagram)
 
 	return check(!memcmp(buffer + GRH_BYTES,
 			     pattern_bytes(datagram->seed, datagram->length),
-			     datagram->length), "other bytes arrive") &&
+			     datagram->length),
+		     "other bytes arrive") &&
 	       check(all_guard(buffer - 64, 64) &&
-		     all_guard(buffer + total, 64),
+			     all_guard(buffer + total, 64),
 		     "bytes around the buffer are written");
 }
 
-static bool receive_datagram(const struct datagram *datagram,
-			     struct ibv_wc *wc)
+static bool receive_datagram(const struct datagram *datagram, struct ibv_wc *wc)
 {
 	return cq_success(datagram->to->recv_cq, datagram->seed, wc) &&
 	       check_completion(datagram, wc) && check_payload(datagram);
@@ -244,7 +244,8 @@ static bool case_ipv6_header(struct stage *stage)
 	bool ok;
 
 	index = find_ipv6_gid(&a_dev, &a_gid);
-	if (!check(index >= 0 && find_ipv6_gid(&stage->setup.b_dev, &b_gid) >= 0,
+	if (!check(index >= 0 &&
+			   find_ipv6_gid(&stage->setup.b_dev, &b_gid) >= 0,
 		   "no GID of an IPv6 address"))
 		return false;
 	a_dev.gid_index = index;
@@ -275,9 +276,9 @@ static bool case_reply(struct stage *stage)
 	reply.to = &stage->a;
 	reply.to_mem = &stage->setup.a_mem;
 	reply.qp_num = wc.src_qp;
-	reply.ah = ibv_create_ah_from_wc(stage->setup.b_dev.pd, &wc,
-					 (struct ibv_grh *)(stage->setup.b_mem.addr + TO),
-					 1);
+	reply.ah = ibv_create_ah_from_wc(
+		stage->setup.b_dev.pd, &wc,
+		(struct ibv_grh *)(stage->setup.b_mem.addr + TO), 1);
 	if (!check(reply.ah, "ibv_create_ah_from_wc: %s", strerror(errno)))
 		return false;
 	ok = transfer(&reply, GRH_BYTES);
@@ -316,14 +317,16 @@ static bool send_around(struct stage *stage, struct endpoint *targets,
 static bool case_destinations(struct stage *stage)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
-	struct ibv_ah *to_a = address_handle(&stage->setup.a_dev, &stage->setup.a_dev.gid);
+	struct ibv_ah *to_a = address_handle(&stage->setup.a_dev,
+					     &stage->setup.a_dev.gid);
 	struct endpoint targets[TARGETS];
 	unsigned int i;
 	bool ok;
 
 	for (i = 0; i < TARGETS; i++) {
 		endpoint_create(&targets[i],
-				i % 2 ? &stage->setup.a_dev : &stage->setup.b_dev,
+				i % 2 ? &stage->setup.a_dev :
+					&stage->setup.b_dev,
 				&options);
 		endpoint_connect(&targets[i], NULL);
 	}
@@ -380,11 +383,11 @@ static bool case_connected_qp(struct stage *stage)
 	struct endpoint rc_a, rc_b;
 	bool ok;
 
-	pair_create(&rc_a, &stage->setup.a_dev, &rc_b, &stage->setup.b_dev, &options);
+	pair_create(&rc_a, &stage->setup.a_dev, &rc_b, &stage->setup.b_dev,
+		    &options);
 	post_recv(&rc_b, 1, NULL, 0);
 	datagram.qp_num = rc_b.qp->qp_num;
-	ok = is_dropped(stage, &datagram) &&
-	     cq_stays_empty(rc_b.recv_cq, 0) &&
+	ok = is_dropped(stage, &datagram) && cq_stays_empty(rc_b.recv_cq, 0) &&
 	     check(endpoint_state(&rc_b) == IBV_QPS_RTS, "the RC QP is in %s",
 		   state_name(endpoint_state(&rc_b)));
 	pair_destroy(&rc_a, &rc_b);
@@ -437,12 +440,14 @@ static bool case_many_handles(struct stage *stage)
 	bool ok = true;
 
 	for (i = 0; i < COUNT(handles); i++)
-		handles[i] = address_handle(&stage->setup.a_dev, &stage->setup.b_dev.gid);
+		handles[i] = address_handle(&stage->setup.a_dev,
+					    &stage->setup.b_dev.gid);
 	for (i = 0; i < COUNT(handles); i++) {
 		datagram.ah = handles[i];
 		ok = ok && transfer(&datagram, GRH_BYTES);
 		ok = check(!ibv_destroy_ah(handles[i]),
-			   "ibv_destroy_ah fails") && ok;
+			   "ibv_destroy_ah fails") &&
+		     ok;
 	}
 	return ok;
 }
@@ -485,7 +490,8 @@ static const struct {
 	{ "a wrong Q_Key is dropped", case_wrong_qkey },
 	{ "a Q_Key with the highest bit is the sender's", case_own_qkey },
 	{ "an unknown queue pair number is dropped", case_unknown_qp },
-	{ "a datagram for a connected queue pair is dropped", case_connected_qp },
+	{ "a datagram for a connected queue pair is dropped",
+	  case_connected_qp },
 	{ "without a receive it is dropped", case_no_receive },
 	{ "longer than the MTU", case_too_long },
 	{ "200 address handles", case_many_handles },
@@ -499,8 +505,8 @@ static void run_case(struct stage *stage, unsigned int i)
 	bool ok;
 
 	options.inline_bytes = 64;
-	pair_create(&stage->a, &stage->setup.a_dev, &stage->b, &stage->setup.b_dev,
-		    &options);
+	pair_create(&stage->a, &stage->setup.a_dev, &stage->b,
+		    &stage->setup.b_dev, &options);
 	ok = cases[i].run(stage);
 	pair_destroy(&stage->a, &stage->b);
 	tap_ok(ok, "%s", cases[i].name);
@@ -512,8 +518,7 @@ int main(int argc, char **argv)
 	unsigned int i;
 
 	setup_open(&stage.setup, &argc, argv, REGION_BYTES);
-	stage.to_b = address_handle(&stage.setup.a_dev,
-				    &stage.setup.b_dev.gid);
+	stage.to_b = address_handle(&stage.setup.a_dev, &stage.setup.b_dev.gid);
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&stage, i);
 	check(!ibv_destroy_ah(stage.to_b), "ibv_destroy_ah fails");

@@ -25,7 +25,7 @@ struct listener {
 	struct setup *setup;
 	struct endpoint a;
 	struct endpoint b;
-	struct ibv_comp_channel *channel;	/* of b's receive queue */
+	struct ibv_comp_channel *channel; /* of b's receive queue */
 	struct ibv_cq *cq;
 	unsigned int events;
 };
@@ -123,8 +123,7 @@ static bool deliver(struct listener *listener, enum ibv_wr_opcode opcode,
 
 static bool run_unarmed(struct listener *listener)
 {
-	return deliver(listener, IBV_WR_SEND, true) &&
-	       is_quiet(listener);
+	return deliver(listener, IBV_WR_SEND, true) && is_quiet(listener);
 }
 
 static bool run_armed(struct listener *listener)
@@ -149,8 +148,7 @@ static bool run_solicited(struct listener *listener)
 	       deliver(listener, IBV_WR_RDMA_WRITE_WITH_IMM, false) &&
 	       is_quiet(listener) &&
 	       deliver(listener, IBV_WR_SEND_WITH_IMM, true) &&
-	       takes_event(listener) &&
-	       deliver(listener, IBV_WR_SEND, true) &&
+	       takes_event(listener) && deliver(listener, IBV_WR_SEND, true) &&
 	       is_quiet(listener);
 }
 
@@ -166,16 +164,14 @@ static bool run_solicited_after_next(struct listener *listener)
 {
 	arm(listener, false);
 	arm(listener, true);
-	return deliver(listener, IBV_WR_SEND, false) &&
-	       takes_event(listener);
+	return deliver(listener, IBV_WR_SEND, false) && takes_event(listener);
 }
 
 static bool run_next_after_solicited(struct listener *listener)
 {
 	arm(listener, true);
 	arm(listener, false);
-	return deliver(listener, IBV_WR_SEND, false) &&
-	       takes_event(listener);
+	return deliver(listener, IBV_WR_SEND, false) && takes_event(listener);
 }
 
 /* A completion in error counts as solicited. */

@@ -57,23 +57,23 @@ struct scene {
 
 /* What the first receive of the responder ends with. */
 enum receive_end {
-	RECEIVE_STAYS,		/* still posted, queue pair unharmed */
+	RECEIVE_STAYS, /* still posted, queue pair unharmed */
 	RECEIVE_FLUSHED,
-	RECEIVE_FAILS,		/* any error */
-	RECEIVE_TOO_SHORT,	/* local length error */
-	RECEIVE_PROTECTED,	/* local protection error */
-	RECEIVE_UNKNOWN,	/* the case destroyed or changed the QP */
+	RECEIVE_FAILS,	   /* any error */
+	RECEIVE_TOO_SHORT, /* local length error */
+	RECEIVE_PROTECTED, /* local protection error */
+	RECEIVE_UNKNOWN,   /* the case destroyed or changed the QP */
 };
 
 struct outcome {
 	enum ibv_wc_status status;
 	enum receive_end receive;
-	int event;		/* at the responder, -1: none */
+	int event; /* at the responder, -1: none */
 };
 
 struct fault {
 	const char *name;
-	unsigned int opcodes;	/* a bit for each */
+	unsigned int opcodes; /* a bit for each */
 	void (*arrange)(struct scene *scene);
 	struct outcome outcome;
 	void (*options)(struct endpoint_options *options);
@@ -93,15 +93,38 @@ struct fault {
 
 /* What a request completes with, what its receive does, and which event. */
 #define REMOTE_ACCESS                                                          \
-	{ IBV_WC_REM_ACCESS_ERR, RECEIVE_FLUSHED, IBV_EVENT_QP_ACCESS_ERR }
+	{                                                                      \
+		IBV_WC_REM_ACCESS_ERR, RECEIVE_FLUSHED,                        \
+			IBV_EVENT_QP_ACCESS_ERR                                \
+	}
 #define REMOTE_INVALID                                                         \
-	{ IBV_WC_REM_INV_REQ_ERR, RECEIVE_FLUSHED, IBV_EVENT_QP_REQ_ERR }
-#define LOCAL_PROTECTION { IBV_WC_LOC_PROT_ERR, RECEIVE_STAYS, -1 }
-#define RECEIVE_SHORT { IBV_WC_REM_INV_REQ_ERR, RECEIVE_TOO_SHORT, -1 }
-#define RECEIVE_PROTECTION { IBV_WC_REM_OP_ERR, RECEIVE_PROTECTED, -1 }
-#define NO_ANSWER { IBV_WC_RETRY_EXC_ERR, RECEIVE_UNKNOWN, -1 }
-#define NOT_READY { IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1 }
-#define FINE { IBV_WC_SUCCESS, RECEIVE_STAYS, -1 }
+	{                                                                      \
+		IBV_WC_REM_INV_REQ_ERR, RECEIVE_FLUSHED, IBV_EVENT_QP_REQ_ERR  \
+	}
+#define LOCAL_PROTECTION                                                       \
+	{                                                                      \
+		IBV_WC_LOC_PROT_ERR, RECEIVE_STAYS, -1                         \
+	}
+#define RECEIVE_SHORT                                                          \
+	{                                                                      \
+		IBV_WC_REM_INV_REQ_ERR, RECEIVE_TOO_SHORT, -1                  \
+	}
+#define RECEIVE_PROTECTION                                                     \
+	{                                                                      \
+		IBV_WC_REM_OP_ERR, RECEIVE_PROTECTED, -1                       \
+	}
+#define NO_ANSWER                                                              \
+	{                                                                      \
+		IBV_WC_RETRY_EXC_ERR, RECEIVE_UNKNOWN, -1                      \
+	}
+#define NOT_READY                                                              \
+	{                                                                      \
+		IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1                    \
+	}
+#define FINE                                                                   \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
+	}
 
 static uint32_t request_bytes(const struct scene *scene)
 {
@@ -488,8 +511,7 @@ static void close_scene(struct scene *scene)
 	if (scene->extra.map)
 		region_destroy(&scene->extra);
 	if (scene->extra_pd)
-		check(!ibv_dealloc_pd(scene->extra_pd),
-		      "ibv_dealloc_pd fails");
+		check(!ibv_dealloc_pd(scene->extra_pd), "ibv_dealloc_pd fails");
 	if (scene->extra_ctx)
 		check(!ibv_close_device(scene->extra_ctx),
 		      "ibv_close_device fails");
@@ -548,8 +570,8 @@ static bool check_requester(struct scene *scene, const struct outcome *outcome)
 	/* The WRITE behind it is unsignalled: it completes only if flushed. */
 	if (failed && !cq_expect(cq, LATE_WRITE_ID, IBV_WC_WR_FLUSH_ERR))
 		return false;
-	if (!cq_expect(cq, LATE_SEND_ID, failed ? IBV_WC_WR_FLUSH_ERR :
-		       IBV_WC_SUCCESS))
+	if (!cq_expect(cq, LATE_SEND_ID,
+		       failed ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS))
 		return false;
 	state = endpoint_state(&scene->a);
 	return check(state == (failed ? IBV_QPS_ERR : IBV_QPS_RTS),
@@ -636,8 +658,9 @@ static bool is_untouched(const struct region *region, size_t length,
 
 	for (i = 0; i < length; i++)
 		if (region->addr[i] != byte)
-			return check(false, "byte %zu is 0x%02x instead of 0x%02x",
-				     i, region->addr[i], byte);
+			return check(false,
+				     "byte %zu is 0x%02x instead of 0x%02x", i,
+				     region->addr[i], byte);
 	return true;
 }
 

@@ -31,29 +31,32 @@ static uint64_t some_pointer(struct random_state *random)
 
 static void fuzz_ioctl(struct random_state *random, int fd)
 {
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attrs[ATTRS];
-	} call = {};
+	uint64_t space[(sizeof(struct ib_uverbs_ioctl_hdr) +
+			ATTRS * sizeof(struct ib_uverbs_attr)) /
+		       sizeof(uint64_t)] = {};
+	struct ib_uverbs_ioctl_hdr *hdr = (void *)space;
 	unsigned int i, n = random_below(random, ATTRS);
 
-	call.hdr.length = sizeof(call.hdr) + n * sizeof(call.attrs[0]);
-	call.hdr.object_id = random_below(random, 24);
-	call.hdr.method_id = random_below(random, 12) |
-			     (random_below(random, 8) ? 0 : 1 << 12);
-	call.hdr.num_attrs = n;
-	call.hdr.driver_id = random_below(random, 8) ? MIC_DRIVER_ID :
-						       fuzz_number(random);
+	hdr->length = sizeof(*hdr) + n * sizeof(hdr->attrs[0]);
+	hdr->object_id = random_below(random, 24);
+	hdr->method_id = random_below(random, 12) |
+			 (random_below(random, 8) ? 0 : 1 << 12);
+	hdr->num_attrs = n;
+	hdr->driver_id = random_below(random, 8) ? MIC_DRIVER_ID :
+						   fuzz_number(random);
 	for (i = 0; i < n; i++) {
-		call.attrs[i].attr_id = random_below(random, 2) ?
-			i : random_below(random, 20) |
-			    (random_below(random, 4) ? 0 : 1 << 12);
-		call.attrs[i].len = fuzz_number(random) % BUFFER_BYTES;
-		call.attrs[i].flags = random_below(random, 2);
-		call.attrs[i].data = random_below(random, 2) ?
-			some_pointer(random) : random_below(random, 16);
+		hdr->attrs[i].attr_id =
+			random_below(random, 2) ?
+				i :
+				random_below(random, 20) |
+					(random_below(random, 4) ? 0 : 1 << 12);
+		hdr->attrs[i].len = fuzz_number(random) % BUFFER_BYTES;
+		hdr->attrs[i].flags = random_below(random, 2);
+		hdr->attrs[i].data = random_below(random, 2) ?
+					     some_pointer(random) :
+					     random_below(random, 16);
 	}
-	ioctl(fd, RDMA_VERBS_IOCTL, &call);
+	ioctl(fd, RDMA_VERBS_IOCTL, hdr);
 }
 
 /* Handles are small numbers, so a small number is often one. */
@@ -66,7 +69,8 @@ static void fuzz_write(struct random_state *random, int fd)
 
 	for (i = 2; i < 2 + 4 + PAYLOAD_WORDS; i++)
 		payload[i] = random_below(random, 2) ?
-			     random_below(random, 16) : fuzz_number(random);
+				     random_below(random, 16) :
+				     fuzz_number(random);
 	hdr->command = random_below(random, 70);
 	hdr->in_words = words + 2;
 	hdr->out_words = random_below(random, 64);
@@ -79,8 +83,8 @@ static void fuzz_write(struct random_state *random, int fd)
 		ex->provider_in_words = random_below(random, 4);
 		ex->provider_out_words = random_below(random, 16);
 		ex->cmd_hdr_reserved = 0;
-		if (write(fd, payload, 24 + (hdr->in_words +
-			  ex->provider_in_words) * 8) < 0)
+		if (write(fd, payload,
+			  24 + (hdr->in_words + ex->provider_in_words) * 8) < 0)
 			return;
 		return;
 	}
@@ -96,8 +100,10 @@ static void fuzz_doorbell(struct random_state *random, int fd)
 	void *map;
 
 	if (random_below(random, 2)) {
-		ioctl(fd, random_below(random, 4) ? MIC_IOC_DOORBELL :
-		      fuzz_number(random), fuzz_number(random));
+		ioctl(fd,
+		      random_below(random, 4) ? MIC_IOC_DOORBELL :
+						fuzz_number(random),
+		      fuzz_number(random));
 		return;
 	}
 	map = mmap(NULL, length, PROT_READ | PROT_WRITE,

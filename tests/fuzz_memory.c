@@ -76,8 +76,11 @@ static void *scribbler(void *argument)
 static void post_something(struct random_state *random)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
-		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
-		IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
+		IBV_WR_SEND,
+		IBV_WR_SEND_WITH_IMM,
+		IBV_WR_RDMA_WRITE,
+		IBV_WR_RDMA_READ,
+		IBV_WR_ATOMIC_FETCH_AND_ADD,
 		IBV_WR_RDMA_WRITE_WITH_IMM,
 	};
 	unsigned int which = random_below(random, 2 * PAIRS);
@@ -85,10 +88,11 @@ static void post_something(struct random_state *random)
 	struct region *mine = &regions[which & 1];
 	struct region *theirs = &regions[!(which & 1)];
 	struct ibv_sge sge = region_sge(mine, 0, random_below(random, 4096));
-	struct ibv_send_wr *bad_send, wr =
-		send_wr(1, opcodes[random_below(random, 6)], &sge, 1);
+	struct ibv_send_wr *bad_send,
+		wr = send_wr(1, opcodes[random_below(random, 6)], &sge, 1);
 	struct ibv_recv_wr *bad_recv, recv = {
-		.sg_list = &sge, .num_sge = 1,
+		.sg_list = &sge,
+		.num_sge = 1,
 	};
 
 	if (opcode_is_atomic(wr.opcode)) {
@@ -146,8 +150,8 @@ static void chaos(struct random_state *random, unsigned int steps)
 	region_create(&regions[1], devices[1].pd, MEMORY_BYTES);
 	for (; steps >= BURST; steps -= BURST) {
 		for (i = 0; i < PAIRS; i++)
-			pair_create(&ends[2 * i], &devices[0],
-				    &ends[2 * i + 1], &devices[1], &options);
+			pair_create(&ends[2 * i], &devices[0], &ends[2 * i + 1],
+				    &devices[1], &options);
 		round_of_chaos(random, BURST);
 		for (i = 0; i < PAIRS; i++)
 			pair_destroy(&ends[2 * i], &ends[2 * i + 1]);

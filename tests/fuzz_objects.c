@@ -35,8 +35,9 @@ static void toggle_cq(struct worker *worker, unsigned int i)
 	struct ibv_cq **cq = &worker->cqs[i];
 
 	if (!*cq)
-		*cq = ibv_create_cq(dev.ctx, 1 + random_below(&worker->random,
-							      300), NULL, NULL, 0);
+		*cq = ibv_create_cq(dev.ctx,
+				    1 + random_below(&worker->random, 300),
+				    NULL, NULL, 0);
 	else if (random_below(&worker->random, 2))
 		ibv_resize_cq(*cq, 1 + random_below(&worker->random, 300));
 	else if (!ibv_destroy_cq(*cq))
@@ -49,8 +50,9 @@ static void toggle_mr(struct worker *worker, unsigned int i)
 	size_t offset = random_below(&worker->random, MEMORY_BYTES / 2);
 
 	if (!*mr)
-		*mr = ibv_reg_mr(dev.pd, memory + offset, 1 +
-				 random_below(&worker->random, MEMORY_BYTES / 2),
+		*mr = ibv_reg_mr(dev.pd, memory + offset,
+				 1 + random_below(&worker->random,
+						  MEMORY_BYTES / 2),
 				 ACCESS_ALL | IBV_ACCESS_MW_BIND);
 	else if (random_below(&worker->random, 2))
 		ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, dev.pd,
@@ -118,11 +120,14 @@ static void use_pair(struct worker *worker, unsigned int i)
 	if (!mr)
 		return;
 	sge = (struct ibv_sge){
-		.addr = (uintptr_t)mr->addr, .length = mr->length,
+		.addr = (uintptr_t)mr->addr,
+		.length = mr->length,
 		.lkey = mr->lkey,
 	};
-	wr = send_wr(1, random_below(&worker->random, 2) ?
-		     IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, &sge, 1);
+	wr = send_wr(1,
+		     random_below(&worker->random, 2) ? IBV_WR_RDMA_WRITE :
+							IBV_WR_RDMA_READ,
+		     &sge, 1);
 	wr.wr.rdma.remote_addr = (uintptr_t)mr->addr;
 	wr.wr.rdma.rkey = mr->rkey;
 	ibv_post_send(pair[0].qp, &wr, &bad);

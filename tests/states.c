@@ -254,7 +254,7 @@ static bool datagram_send_error(struct pair *pair)
 	struct ibv_ah *ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
 	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 10);
 	struct ibv_sge to = region_sge(&setup->b_mem, RECEIVE_OFFSET,
-					RECEIVE_BYTES);
+				       RECEIVE_BYTES);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
 	bool ok;
 

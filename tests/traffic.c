@@ -200,8 +200,8 @@ static void post_round(struct side *side, struct lane *lane)
 
 	lane->length = 1 + random_below(&side->random, config.size);
 	lane->seed = random_next(&side->random);
-	memcpy(side->region.addr + data,
-	       pattern_bytes(lane->seed, config.size), lane->length);
+	memcpy(side->region.addr + data, pattern_bytes(lane->seed, config.size),
+	       lane->length);
 	out = sge_at(side, data, lane->length);
 	back = sge_at(side, data + config.size, lane->length);
 	result = sge_at(side, word, 8);

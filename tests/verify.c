@@ -30,9 +30,9 @@
 /* How a buffer is made of pieces. */
 enum shape {
 	SHAPE_ONE,
-	SHAPE_TWO,	/* unequal; no SGE at all if there are no bytes */
-	SHAPE_MANY,	/* as many as the device has */
-	SHAPE_HOLES,	/* SGEs without bytes between and around them */
+	SHAPE_TWO,   /* unequal; no SGE at all if there are no bytes */
+	SHAPE_MANY,  /* as many as the device has */
+	SHAPE_HOLES, /* SGEs without bytes between and around them */
 	SHAPES
 };
 
@@ -58,7 +58,7 @@ struct side {
 	struct device dev;
 	struct endpoint ep;
 	struct region region;
-	uint8_t *expected;	/* what the region should hold */
+	uint8_t *expected; /* what the region should hold */
 	int max_sges;
 };
 
@@ -82,8 +82,10 @@ struct message {
 };
 
 static const uint32_t all_sizes[] = {
-	0,     1,     7,     8,	      63,	    64,	     65,     4095, 4096,
-	4097, 65535, 65536, 65537, 1U << 20, (1U << 20) + 3, MAX_SIZE,
+	0,	  1,	 7,	8,	  63,
+	64,	  65,	 4095,	4096,	  4097,
+	65535,	  65536, 65537, 1U << 20, (1U << 20) + 3,
+	MAX_SIZE,
 };
 
 static const uint32_t few_sizes[] = { 1, 4097, 65537, (1U << 20) + 3 };
@@ -205,7 +207,8 @@ static bool check_window(const struct side *side, uint32_t offset,
 		return true;
 	while (side->region.addr[start + i] == side->expected[start + i])
 		i++;
-	return check(false, "%s: byte %zd of the buffer is 0x%02x, should be 0x%02x",
+	return check(false,
+		     "%s: byte %zd of the buffer is 0x%02x, should be 0x%02x",
 		     who, (ssize_t)i - GUARD_BYTES,
 		     side->region.addr[start + i], side->expected[start + i]);
 }
@@ -270,8 +273,7 @@ static void peer_prepare(struct side *side, const struct transfer *transfer)
 	if (opcode_is_atomic(transfer->opcode)) {
 		write_layout(side->region.addr, &layout,
 			     (uint8_t *)&values.before);
-		write_layout(side->expected, &layout,
-			     (uint8_t *)&values.after);
+		write_layout(side->expected, &layout, (uint8_t *)&values.after);
 	} else {
 		write_layout(side->expected, &layout, bytes);
 	}
@@ -289,7 +291,7 @@ static bool check_receive(struct side *side, const struct transfer *transfer)
 
 	return cq_success(side->ep.recv_cq, transfer->seed, &wc) &&
 	       check(wc.opcode == (is_write ? IBV_WC_RECV_RDMA_WITH_IMM :
-				   IBV_WC_RECV),
+					      IBV_WC_RECV),
 		     "opcode of the receive is %d", wc.opcode) &&
 	       check(wc.byte_len == transfer->size,
 		     "byte_len of the receive is %u", wc.byte_len) &&
@@ -350,8 +352,9 @@ static void local_post(struct side *side, const struct transfer *transfer,
 	struct atomic_values values = atomic_values(transfer);
 	uint64_t addr = remote->addr + transfer->peer_offset;
 	struct ibv_sge sges[MAX_SGES];
-	struct ibv_send_wr wr = send_wr(transfer->seed, transfer->opcode, sges,
-					layout_sges(layout, &side->region, sges));
+	struct ibv_send_wr wr =
+		send_wr(transfer->seed, transfer->opcode, sges,
+			layout_sges(layout, &side->region, sges));
 	int i;
 
 	wr.imm_data = htobe32(~transfer->seed);
@@ -404,7 +407,8 @@ static void side_open(struct side *side, const char *name,
 
 	device_open(&side->dev, name);
 	side->max_sges = side->dev.attr.max_sge < MAX_SGES ?
-		side->dev.attr.max_sge : MAX_SGES;
+				 side->dev.attr.max_sge :
+				 MAX_SGES;
 	options.sges = side->max_sges;
 	options.inline_bytes = MAX_INLINE;
 	options.depth = 4;
@@ -559,7 +563,8 @@ static bool run_variants(struct session *session, const struct remote *remote,
 		for (shape = 0; shape < SHAPES; shape++) {
 			transfer.shape = shape;
 			transfer.seed = next_seed();
-			transfer.local_offset = LEAD_BYTES + alignments[i].local;
+			transfer.local_offset = LEAD_BYTES +
+						alignments[i].local;
 			transfer.peer_offset = LEAD_BYTES + alignments[i].peer;
 			if (opcode_is_atomic(opcode))
 				transfer.peer_offset = LEAD_BYTES - 8 + 8 * i;
@@ -571,8 +576,9 @@ static bool run_variants(struct session *session, const struct remote *remote,
 }
 
 static const enum ibv_wr_opcode data_opcodes[] = {
-	IBV_WR_SEND,	   IBV_WR_SEND_WITH_IMM,       IBV_WR_RDMA_WRITE,
-	IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
+	IBV_WR_SEND,	   IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_RDMA_READ,
 };
 
 static const enum ibv_wr_opcode atomic_opcodes[] = {
@@ -608,8 +614,9 @@ static bool run_sizes(struct session *session, const struct remote *remote,
 	int i;
 
 	for (i = 0; i < count; i++)
-		if (!report(session, run_variants(session, remote, opcode,
-						  sizes[i], false),
+		if (!report(session,
+			    run_variants(session, remote, opcode, sizes[i],
+					 false),
 			    opcode_name(opcode), sizes[i]))
 			return false;
 	return true;
@@ -654,9 +661,10 @@ static bool run_inline(struct session *session, const struct remote *remote)
 			 opcode_name(data_opcodes[i]));
 		for (k = 0; k < COUNT(sizes); k++)
 			if (sizes[k] <= most &&
-			    !report(session, run_variants(session, remote,
-							  data_opcodes[i],
-							  sizes[k], true),
+			    !report(session,
+				    run_variants(session, remote,
+						 data_opcodes[i], sizes[k],
+						 true),
 				    what, sizes[k]))
 				return false;
 	}

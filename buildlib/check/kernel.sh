@@ -25,6 +25,8 @@ CHECKPATCH_IGNORE_USER+=,COMPLEX_MACRO,TRAILING_SEMICOLON
 CHECKPATCH_IGNORE_USER+=,MACRO_ARG_PRECEDENCE,MACRO_ARG_REUSE
 #   short names of functions are also words in messages
 CHECKPATCH_IGNORE_USER+=,EMBEDDED_FUNCTION_NAME
+#   format strings: a conversion macro splits them, and they may be long
+CHECKPATCH_IGNORE_USER+=,SPLIT_STRING,LONG_LINE_STRING
 
 # From linux-source, once: unpacking takes ten seconds.
 need_kernel_tools() {

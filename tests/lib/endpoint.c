@@ -138,8 +138,10 @@ void endpoint_to_init(struct endpoint *ep)
 
 	if (ep->options.type == IBV_QPT_UC)
 		attr.qp_access_flags &= IBV_ACCESS_REMOTE_WRITE;
-	modify(ep, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-	       (is_connected_type(ep) ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY));
+	modify(ep, &attr,
+	       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		       (is_connected_type(ep) ? IBV_QP_ACCESS_FLAGS :
+						IBV_QP_QKEY));
 }
 
 static struct ibv_ah_attr path_to(const struct device *dev,
@@ -159,8 +161,8 @@ static struct ibv_ah_attr path_to(const struct device *dev,
 static enum ibv_mtu common_mtu(const struct endpoint *ep,
 			       const struct endpoint_address *peer)
 {
-	return ep->dev->port.active_mtu < peer->mtu ?
-		ep->dev->port.active_mtu : peer->mtu;
+	return ep->dev->port.active_mtu < peer->mtu ? ep->dev->port.active_mtu :
+						      peer->mtu;
 }
 
 void endpoint_to_rtr(struct endpoint *ep, const struct endpoint_address *peer)

@@ -15,20 +15,20 @@
 /* How to make and connect an endpoint; endpoint_options() has defaults. */
 struct endpoint_options {
 	enum ibv_qp_type type;
-	uint32_t depth;		/* send and receive requests */
+	uint32_t depth; /* send and receive requests */
 	uint32_t sges;
 	uint32_t inline_bytes;
 	bool signal_all;
 	struct ibv_pd *pd;	/* NULL: the device's */
-	struct ibv_cq *send_cq;	/* NULL: one of its own */
+	struct ibv_cq *send_cq; /* NULL: one of its own */
 	struct ibv_cq *recv_cq;
-	struct ibv_comp_channel *channel;	/* of its own queues */
+	struct ibv_comp_channel *channel; /* of its own queues */
 	unsigned int access;
 	uint8_t timeout;
 	uint8_t retry_count;
 	uint8_t rnr_retry;
 	uint8_t rnr_timer;
-	uint8_t reads;		/* outstanding READs and atomics */
+	uint8_t reads; /* outstanding READs and atomics */
 };
 
 struct endpoint {

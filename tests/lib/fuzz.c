@@ -21,15 +21,30 @@ const char *fuzz_device, *fuzz_peer;
 uint64_t fuzz_number(struct random_state *random)
 {
 	static const uint64_t edges[] = {
-		0, 1, 2, 63, 64, 65, 127, 128, 4095, 4096, 4097, 0x7fffffff,
-		0x80000000, 0xffffffff, 0x100000000, 0x7fffffffffffffff,
-		0x8000000000000000, 0xffffffffffffffff,
+		0,
+		1,
+		2,
+		63,
+		64,
+		65,
+		127,
+		128,
+		4095,
+		4096,
+		4097,
+		0x7fffffff,
+		0x80000000,
+		0xffffffff,
+		0x100000000,
+		0x7fffffffffffffff,
+		0x8000000000000000,
+		0xffffffffffffffff,
 	};
 
 	switch (random_below(random, 4)) {
 	case 0:
-		return edges[random_below(random, sizeof(edges) /
-						  sizeof(edges[0]))];
+		return edges[random_below(random,
+					  sizeof(edges) / sizeof(edges[0]))];
 	case 1:
 		return random_below(random, 64);
 	case 2:
@@ -95,7 +110,8 @@ static bool await(pid_t pid, struct neighbours *neighbours, unsigned int ms)
 	}
 	if (!killed && WIFEXITED(status))
 		ok = check(!WEXITSTATUS(status), "exit status %d",
-			   WEXITSTATUS(status)) && ok;
+			   WEXITSTATUS(status)) &&
+		     ok;
 	return ok && neighbours_work(neighbours);
 }
 

@@ -16,9 +16,12 @@
 #define FAR_AWAY 0x5a5a00000000ULL
 
 static const char *const names[MEMORY_KINDS] = {
-	[MEMORY_ANON] = "anonymous",	[MEMORY_HUGE] = "huge pages",
-	[MEMORY_THP] = "transparent huge pages", [MEMORY_SHARED] = "shared",
-	[MEMORY_FILE] = "file",		[MEMORY_IOVA] = "iova",
+	[MEMORY_ANON] = "anonymous",
+	[MEMORY_HUGE] = "huge pages",
+	[MEMORY_THP] = "transparent huge pages",
+	[MEMORY_SHARED] = "shared",
+	[MEMORY_FILE] = "file",
+	[MEMORY_IOVA] = "iova",
 };
 
 const char *memory_name(enum memory_kind kind)
@@ -63,8 +66,8 @@ static void *map_fd(int fd, size_t length)
 	if (fd < 0)
 		return MAP_FAILED;
 	if (!ftruncate(fd, length))
-		map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED,
-			   fd, 0);
+		map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			   0);
 	close(fd);
 	return map;
 }

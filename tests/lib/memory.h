@@ -18,19 +18,19 @@
 
 enum memory_kind {
 	MEMORY_ANON,
-	MEMORY_HUGE,	/* hugetlbfs pages */
-	MEMORY_THP,	/* transparent huge pages */
-	MEMORY_SHARED,	/* an anonymous file, shared */
-	MEMORY_FILE,	/* a file in a file system, shared */
-	MEMORY_IOVA,	/* anonymous, its RDMA address is not its address */
+	MEMORY_HUGE,   /* hugetlbfs pages */
+	MEMORY_THP,    /* transparent huge pages */
+	MEMORY_SHARED, /* an anonymous file, shared */
+	MEMORY_FILE,   /* a file in a file system, shared */
+	MEMORY_IOVA,   /* anonymous, its RDMA address is not its address */
 	MEMORY_KINDS
 };
 
 struct region {
 	enum memory_kind kind;
-	uint8_t *addr;		/* the registered bytes */
+	uint8_t *addr; /* the registered bytes */
 	size_t length;
-	uint64_t rdma_addr;	/* what SGEs and peers call @addr */
+	uint64_t rdma_addr; /* what SGEs and peers call @addr */
 	struct ibv_mr *mr;
 	void *map;
 	size_t map_length;

@@ -54,7 +54,8 @@ static bool write_there(struct neighbours *neighbours)
 	wr.wr.rdma.remote_addr = neighbours->b_mem.rdma_addr;
 	wr.wr.rdma.rkey = neighbours->b_mem.mr->rkey;
 	return check(!try_post_send(&neighbours->a, &wr) &&
-		     cq_expect(neighbours->a.send_cq, 1, IBV_WC_SUCCESS),
+			     cq_expect(neighbours->a.send_cq, 1,
+				       IBV_WC_SUCCESS),
 		     "the neighbours' WRITE fails");
 }
 
@@ -66,11 +67,12 @@ static bool send_back(struct neighbours *neighbours)
 				       MESSAGE_BYTES);
 	struct ibv_send_wr wr = send_wr(2, IBV_WR_SEND, &from, 1);
 
-	return check(!try_post_recv(&neighbours->a, 3, &to, 1) &&
-		     !try_post_send(&neighbours->b, &wr) &&
-		     cq_expect(neighbours->b.send_cq, 2, IBV_WC_SUCCESS) &&
-		     cq_expect(neighbours->a.recv_cq, 3, IBV_WC_SUCCESS),
-		     "the neighbours' SEND fails");
+	return check(
+		!try_post_recv(&neighbours->a, 3, &to, 1) &&
+			!try_post_send(&neighbours->b, &wr) &&
+			cq_expect(neighbours->b.send_cq, 2, IBV_WC_SUCCESS) &&
+			cq_expect(neighbours->a.recv_cq, 3, IBV_WC_SUCCESS),
+		"the neighbours' SEND fails");
 }
 
 bool neighbours_work(struct neighbours *neighbours)
@@ -81,5 +83,6 @@ bool neighbours_work(struct neighbours *neighbours)
 	memcpy(neighbours->a_mem.addr, bytes, MESSAGE_BYTES);
 	return write_there(neighbours) && send_back(neighbours) &&
 	       check(!memcmp(neighbours->a_mem.addr + BACK_OFFSET, bytes,
-			     MESSAGE_BYTES), "the neighbours' bytes changed");
+			     MESSAGE_BYTES),
+		     "the neighbours' bytes changed");
 }

@@ -157,7 +157,9 @@ bool cq_stays_empty(struct ibv_cq *cq, unsigned int ms)
 
 	do {
 		if (poll_one(cq, &wc))
-			return check(false, "unexpected completion: wr_id %" PRIu64 ", %s",
+			return check(false,
+				     "unexpected completion: wr_id %" PRIu64
+				     ", %s",
 				     wc.wr_id, ibv_wc_status_str(wc.status));
 		relax(100);
 	} while (now_ms() < end);
@@ -168,7 +170,8 @@ static bool is_expected(const struct ibv_wc *wc, uint64_t id,
 			enum ibv_wc_status status)
 {
 	return check(wc->wr_id == id && wc->status == status,
-		     "completion of wr_id %" PRIu64 " is '%s' (vendor 0x%x), expected %" PRIu64 " '%s'",
+		     "completion of wr_id %" PRIu64
+		     " is '%s' (vendor 0x%x), expected %" PRIu64 " '%s'",
 		     wc->wr_id, ibv_wc_status_str(wc->status), wc->vendor_err,
 		     id, ibv_wc_status_str(status));
 }
@@ -177,13 +180,15 @@ bool cq_expect(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc;
 
-	return check(cq_wait(cq, &wc), "wr_id %" PRIu64 " should complete", id) &&
+	return check(cq_wait(cq, &wc), "wr_id %" PRIu64 " should complete",
+		     id) &&
 	       is_expected(&wc, id, status);
 }
 
 bool cq_success(struct ibv_cq *cq, uint64_t id, struct ibv_wc *wc)
 {
-	return check(cq_wait(cq, wc), "wr_id %" PRIu64 " should complete", id) &&
+	return check(cq_wait(cq, wc), "wr_id %" PRIu64 " should complete",
+		     id) &&
 	       is_expected(wc, id, IBV_WC_SUCCESS);
 }
 
