@@ -39,13 +39,33 @@ static uint32_t send_ops(enum ibv_qp_type type)
 	}
 }
 
+/*
+ * The library copies all fields of @attr; those that do not apply to the type
+ * may hold anything.
+ */
+static void drop_unused(struct ibv_qp *qp,
+			const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD))
+		qp->pd = NULL;
+	if (qp->qp_type == IBV_QPT_XRC_RECV)
+		qp->send_cq = NULL;
+	if (qp->qp_type == IBV_QPT_XRC_RECV ||
+	    qp->qp_type == IBV_QPT_XRC_SEND) {
+		qp->recv_cq = NULL;
+		qp->srq = NULL;
+	}
+}
+
 /* Map what the kernel has created. On failure the kernel's part goes too. */
 static int init_qp(struct mic_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 		   const struct mic_create_qp_resp *resp)
 {
-	struct ibv_pd *pd = qp->vqp.qp.pd;
+	struct ibv_pd *pd;
 	int ret;
 
+	drop_unused(&qp->vqp.qp, attr);
+	pd = qp->vqp.qp.pd;
 	qp->doorbell_fd = to_mctx(qp->vqp.qp.context)->doorbell_fd;
 	ret = mic_map_queue(&qp->map, qp->doorbell_fd, &resp->map);
 	if (ret) {

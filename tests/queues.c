@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the provider does with its queues: resizing, destruction with
+ * completions left, thread domains, lists.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "clock.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+#include "writer.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES (1UL << 16)
+
+enum { RESIZES = 200 };
+
+/* --- resizing ------------------------------------------------------------- */
+
+static bool resize_with_elements(struct setup *setup)
+{
+	struct pair pair;
+	bool ok;
+
+	pair_open(&pair, setup, DEPTH);
+	post_writes(&pair, 1, 10);
+	ok = settle(&pair) && expect_ids(pair.cq, 1, 3) &&
+	     check(!ibv_resize_cq(pair.cq, 100), "growing fails") &&
+	     check(pair.cq->cqe >= 100, "cqe is %d", pair.cq->cqe) &&
+	     expect_ids(pair.cq, 4, 2);
+	post_writes(&pair, 11, 5);
+	ok = ok && settle(&pair) &&
+	     check(ibv_resize_cq(pair.cq, 4) == EINVAL,
+		   "shrinking below what waits") &&
+	     expect_ids(pair.cq, 6, 8) &&
+	     check(!ibv_resize_cq(pair.cq, 4), "shrinking fails") &&
+	     expect_ids(pair.cq, 14, 2);
+	post_writes(&pair, 16, 4);
+	ok = ok && expect_ids(pair.cq, 16, 4) && cq_stays_empty(pair.cq, 20);
+	pair_close(&pair);
+	return ok;
+}
+
+static void *resize_often(void *arg)
+{
+	struct ibv_cq *cq = arg;
+	intptr_t failures = 0;
+	int i;
+
+	for (i = 0; i < RESIZES; i++)
+		failures += !!ibv_resize_cq(cq, i % 2 ? 64 : 1024);
+	return (void *)failures;
+}
+
+static bool resize_under_traffic(struct setup *setup)
+{
+	struct pair pair;
+	pthread_t thread;
+	uint64_t id = 1;
+	void *failures;
+	bool ok = true;
+
+	pair_open(&pair, setup, 64);
+	if (pthread_create(&thread, NULL, resize_often, pair.cq))
+		bail("no thread");
+	while (ok && pthread_tryjoin_np(thread, &failures)) {
+		post_writes(&pair, id, DEPTH);
+		ok = expect_ids(pair.cq, id, DEPTH);
+		id += DEPTH;
+	}
+	if (!ok)
+		pthread_join(thread, &failures);
+	check(!failures, "%" PRIdPTR " of %d resizes fail", (intptr_t)failures,
+	      RESIZES);
+	pair_close(&pair);
+	return ok && !failures;
+}
+
+static bool resize_keeps_request(struct setup *setup)
+{
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq, *event_cq;
+	struct pair pair;
+	void *context;
+	bool ok;
+
+	channel = ibv_create_comp_channel(setup->a_dev.ctx);
+	cq = channel ? ibv_create_cq(setup->a_dev.ctx, 8, NULL, channel, 0) :
+		       NULL;
+	if (!cq)
+		bail("no completion queue with a channel");
+	pair_open_on(&pair, setup, cq);
+	ok = !ibv_req_notify_cq(cq, 0) &&
+	     check(!ibv_resize_cq(cq, 32), "growing fails");
+	post_writes(&pair, 1, 1);
+	ok = ok && check(becomes_readable(channel->fd), "no event") &&
+	     !ibv_get_cq_event(channel, &event_cq, &context) && event_cq == cq;
+	if (ok)
+		ibv_ack_cq_events(cq, 1);
+	ok = ok && expect_ids(cq, 1, 1);
+	pair_close(&pair);
+	check(!ibv_destroy_comp_channel(channel), "the channel is in use");
+	return ok;
+}
+
+/* --- completions of what is gone ------------------------------------------ */
+
+static bool destroy_with_completions(struct setup *setup)
+{
+	struct pair first, second;
+	bool ok;
+
+	pair_open(&first, setup, 64);
+	pair_open_on(&second, setup, first.cq);
+	post_writes(&first, 100, 3);
+	ok = settle(&first);
+	post_writes(&second, 200, 2);
+	ok = settle(&second) && ok;
+	post_writes(&first, 103, 3);
+	ok = settle(&first) && ok;
+	pair_destroy(&first.a, &first.b);
+	ok = expect_ids(first.cq, 200, 2) && cq_stays_empty(first.cq, 20) && ok;
+	/* more than fits, had the forgotten ones kept their places */
+	for (uint64_t id = 300; ok && id < 400; id += 10) {
+		post_writes(&second, id, 10);
+		ok = expect_ids(first.cq, id, 10);
+	}
+	pair_close(&second);
+	return ok;
+}
+
+static bool reset_with_completions(struct setup *setup)
+{
+	struct pair pair;
+	bool ok;
+
+	pair_open(&pair, setup, 64);
+	post_writes(&pair, 1, 5);
+	ok = settle(&pair) &&
+	     check(!endpoint_set_state(&pair.a, IBV_QPS_RESET), "RESET") &&
+	     check(!endpoint_set_state(&pair.b, IBV_QPS_RESET), "RESET") &&
+	     cq_stays_empty(pair.cq, 20);
+	if (ok)
+		pair_connect(&pair.a, &pair.b);
+	post_writes(&pair, 6, 5);
+	ok = ok && expect_ids(pair.cq, 6, 5);
+	pair_close(&pair);
+	return ok;
+}
+
+/* --- domains --------------------------------------------------------------- */
+
+static bool thread_domain(struct setup *setup)
+{
+	struct ibv_td_init_attr td_attr = { .comp_mask = 0 };
+	struct ibv_parent_domain_init_attr pd_attr = { .pd = setup->a_dev.pd };
+	struct ibv_cq_init_attr_ex attr = { .comp_mask =
+						    IBV_CQ_INIT_ATTR_MASK_PD };
+	struct endpoint_options options;
+	struct ibv_td *td;
+	struct pair pair = { .setup = setup };
+	bool ok;
+
+	td = ibv_alloc_td(setup->a_dev.ctx, &td_attr);
+	pd_attr.td = td;
+	attr.parent_domain =
+		td ? ibv_alloc_parent_domain(setup->a_dev.ctx, &pd_attr) : NULL;
+	if (!attr.parent_domain)
+		bail("no parent domain: %s", strerror(errno));
+	pair.cq = ibv_cq_ex_to_cq(new_cq_ex(setup, &attr));
+	options = pair_options(pair.cq);
+	options.pd = attr.parent_domain;
+	endpoint_create(&pair.a, &setup->a_dev, &options);
+	options = pair_options(NULL);
+	endpoint_create(&pair.b, &setup->b_dev, &options);
+	pair_connect(&pair.a, &pair.b);
+
+	post_writes(&pair, 1, DEPTH);
+	ok = expect_ids(pair.cq, 1, DEPTH) &&
+	     check(ibv_dealloc_td(td) == EBUSY, "the TD is in use") &&
+	     check(ibv_dealloc_pd(attr.parent_domain) == EBUSY,
+		   "the parent domain is in use");
+	pair_close(&pair);
+	return check(!ibv_dealloc_pd(attr.parent_domain), "parent domain") &&
+	       check(!ibv_dealloc_td(td), "thread domain") && ok;
+}
+
+static bool single_threaded(struct setup *setup)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+	};
+	struct pair pair;
+	bool ok;
+
+	pair_open_on(&pair, setup, ibv_cq_ex_to_cq(new_cq_ex(setup, &attr)));
+	post_writes(&pair, 1, DEPTH);
+	ok = expect_ids(pair.cq, 1, DEPTH);
+	pair_close(&pair);
+	return ok;
+}
+
+/* --- lists ----------------------------------------------------------------- */
+
+static bool list_with_bad_request(struct setup *setup)
+{
+	struct ibv_send_wr wr[3], *bad = NULL;
+	struct ibv_sge sge[3];
+	struct pair pair;
+	unsigned int i;
+	bool ok;
+	int ret;
+
+	pair_open(&pair, setup, 64);
+	for (i = 0; i < 3; i++) {
+		wr[i] = write_wr(&pair, i, &sge[i]);
+		wr[i].next = i < 2 ? &wr[i + 1] : NULL;
+	}
+	wr[1].send_flags |= IBV_SEND_IP_CSUM;
+	ret = ibv_post_send(pair.a.qp, wr, &bad);
+	ok = check(ret == EINVAL && bad == &wr[1], "returns %d", ret) &&
+	     expect_ids(pair.cq, 0, 1) && cq_stays_empty(pair.cq, 20);
+	pair_close(&pair);
+	return ok;
+}
+
+static struct ibv_srq *new_srq(struct setup *setup, uint32_t max_wr)
+{
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = max_wr, .max_sge = 2 },
+	};
+	struct ibv_srq *srq = ibv_create_srq(setup->a_dev.pd, &attr);
+
+	if (!srq)
+		bail("no shared receive queue: %s", strerror(errno));
+	return srq;
+}
+
+static bool srq_list(struct setup *setup)
+{
+	struct ibv_srq *srq = new_srq(setup, 4);
+	struct ibv_sge sge[3] = { { .addr = 0 } };
+	struct ibv_recv_wr wr[6], *bad = NULL;
+	unsigned int i;
+	bool ok;
+	int ret;
+
+	for (i = 0; i < COUNT(wr); i++)
+		wr[i] = (struct ibv_recv_wr){
+			.wr_id = i,
+			.next = i + 1 < COUNT(wr) ? &wr[i + 1] : NULL,
+		};
+	wr[1].sg_list = sge;
+	wr[1].num_sge = 3;
+	ret = ibv_post_srq_recv(srq, wr, &bad);
+	ok = check(ret == EINVAL && bad == &wr[1], "too many SGEs: %d", ret);
+	wr[1].num_sge = 2;
+	ret = ibv_post_srq_recv(srq, &wr[1], &bad);
+	ok = check(ret == ENOMEM && bad == &wr[4], "a full queue: %d", ret) &&
+	     ok;
+	return check(!ibv_destroy_srq(srq), "ibv_destroy_srq") && ok;
+}
+
+static const struct {
+	bool (*run)(struct setup *setup);
+	const char *name;
+} cases[] = {
+	{ resize_with_elements, "resizing keeps what was not polled" },
+	{ resize_under_traffic, "resizing under traffic" },
+	{ resize_keeps_request, "resizing keeps the request for an event" },
+	{ destroy_with_completions, "a destroyed QP's completions are gone" },
+	{ reset_with_completions, "a reset QP's completions are gone" },
+	{ thread_domain, "a thread domain" },
+	{ single_threaded, "a completion queue of one thread" },
+	{ list_with_bad_request, "a list with a bad request" },
+	{ srq_list, "lists of shared receives" },
+};
+
+int main(int argc, char **argv)
+{
+	struct setup setup;
+	unsigned int i;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	for (i = 0; i < COUNT(cases); i++)
+		tap_ok(cases[i].run(&setup), "%s", cases[i].name);
+	setup_close(&setup);
+	return tap_end();
+}
