@@ -72,7 +72,7 @@ perftest() {
 		"$program" -d "$PEER" -x "$peer_gid" -F "$@" -- \
 		"$program" -d "$DEVICE" -x "$device_gid" -F "$@" \
 		"$SERVER_ADDRESS" || return 1
-	found=$(grep -c -E '^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+' \
+	found=$(grep -c -E '^ *[0-9]+([[:space:]]+[0-9.]+){4}' \
 		"$SCRATCH/client")
 	[ "$found" -eq "$rows" ] || {
 		echo "$found result rows instead of $rows"
