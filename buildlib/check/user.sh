@@ -68,6 +68,8 @@ TIDY_CHECKS+=,-bugprone-easily-swappable-parameters
 TIDY_CHECKS+=,-bugprone-reserved-identifier
 TIDY_CHECKS+=,-bugprone-narrowing-conversions
 TIDY_CHECKS+=,-bugprone-implicit-widening-of-multiplication-result
+TIDY_CHECKS+=,-bugprone-suspicious-string-compare
+TIDY_CHECKS+=,-bugprone-implicit-widening-of-multiplication-result
 TIDY_CHECKS+=,-bugprone-misplaced-widening-cast
 TIDY_CHECKS+=,-bugprone-suspicious-string-compare
 TIDY_CHECKS+=,-clang-analyzer-optin.performance.Padding
@@ -81,5 +83,5 @@ check_clang_tidy() {
 		"$BUILD/check-clang/compile_commands.json")
 	printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 4 clang-tidy \
 		--quiet --warnings-as-errors='*' --checks="$TIDY_CHECKS" \
-		-p "$BUILD/check-clang" 2>&1 | { grep -v 'warnings\? generated\.$' || true; }
+		-p "$BUILD/check-clang" 2>&1 | { grep -v -E '(warnings?|errors?) generated\.$' || true; }
 }
