@@ -5,9 +5,10 @@
 # In the VM: measure memcpy, TCP and, with perftest, the DEVICEs (mic, rxe).
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
-#           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat
+#           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
+#           write_qps and write_mrs: an 8-byte write among many of them
 #   device  mic, rxe, tcp, memcpy, raw
-#   size    of a message in bytes
+#   size    of a message in bytes; write_qps, write_mrs: the number of them
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
 # What failed, and why, goes to $MIC_OUT/failed. Progress goes to the output.
@@ -36,12 +37,16 @@ plan_full() {
 	lat_programs=(ib_write_lat ib_send_lat ib_read_lat ib_atomic_lat)
 	bw_sizes=(8 64 256 1024 4096 16384 65536 262144 1048576 4194304)
 	lat_sizes=(8 64 512 4096 65536)
+	qps=(1 10 100 1000)
+	mrs=(1 100 10000 100000)
 }
 
 plan_quick() {
 	plan_full
 	bw_sizes=(8 4096 65536 1048576)
 	lat_sizes=(8 4096)
+	qps=(1 1000)
+	mrs=(1 1000)
 	attempts=2
 }
 
@@ -49,6 +54,8 @@ plan_demo() {
 	plan_full
 	bw_sizes=(65536)
 	lat_sizes=(8)
+	qps=()
+	mrs=()
 	attempts=2
 }
 
@@ -82,11 +89,11 @@ measure_raw() {
 	fi
 }
 
-# is_quiet RAW...: none is more than 1.5 times the best of this boot
+# is_quiet RAW...: none is more than twice the best of this boot
 is_quiet() {
 	local value limit
 
-	limit=$(awk -v best="$best_raw" 'BEGIN { print best * 1.5 }')
+	limit=$(awk -v best="$best_raw" 'BEGIN { print best * 2 }')
 	for value; do
 		! is_less "$limit" "$value" || return 1
 	done
@@ -174,6 +181,17 @@ lat() {
 	done
 }
 
+# scale WHAT DEVICE COUNT...
+scale() {
+	local what=$1 device=$2 gid0 gid1
+
+	shift 2
+	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
+		return
+	tool scale "$what" "$device" "${device}0" "$gid0" \
+		"${device}1" "$gid1" "$@"
+}
+
 # The devices take turns, so that what is compared was measured together.
 measure_devices() {
 	local program device sizes
@@ -192,6 +210,8 @@ measure_devices() {
 				lat "$program" "$device" "${sizes[@]}"
 		done
 	done
+	[ ${#qps[@]} -eq 0 ] || group "qps mic" scale qps mic "${qps[@]}"
+	[ ${#mrs[@]} -eq 0 ] || group "mrs mic" scale mrs mic "${mrs[@]}"
 }
 
 main() {

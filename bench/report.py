@@ -61,6 +61,18 @@ def print_rates(results):
     print()
 
 
+def print_scaling(results):
+    for test, name in (("write_qps", "queue pairs"),
+                       ("write_mrs", "memory regions")):
+        series = results.series(test, "mic")
+        if not series:
+            continue
+        print(f"An 8-byte write, post to completion, among {name}, us")
+        print_table([[str(count), number_text(value)]
+                     for count, value in series])
+        print()
+
+
 class Aims:
     """What the figures are compared with. Nothing fails because of them."""
 
@@ -88,6 +100,11 @@ class Aims:
                   if size >= least]
         ratios = [r for r in ratios if r is not None]
         return min(ratios) if ratios else None
+
+    def growth(self, test):
+        """The cost with the most of them, beside that with one."""
+        series = self.results.series(test, "mic")
+        return ratio(series[-1][1], series[0][1]) if series else None
 
     def of_raw(self, test):
         return ratio(self.results.get(test, "mic", 8), self.results.raw())
@@ -121,6 +138,10 @@ class Aims:
                  "<=", 4)
         self.row("ib_write_bw 8 B, messages / rxe",
                  self.of_rxe("ib_write_rate"), ">=", 50)
+        self.row("cost of a write, most queue pairs / one",
+                 self.growth("write_qps"), "<=", 1.2)
+        self.row("cost of a write, most regions / one",
+                 self.growth("write_mrs"), "<=", 1.2)
 
     def print(self, title):
         print(title)
@@ -142,6 +163,7 @@ def print_all(results):
                   "_lat", LAT_TESTS, [("tcp", "tcp_lat", "tcp")])
     print_raw(results)
     print_rates(results)
+    print_scaling(results)
     engine = Aims(results)
     engine.engine()
     engine.print("The engine path's aims")
