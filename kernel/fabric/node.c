@@ -20,7 +20,7 @@ struct mic_gid_entry {
 	struct rhlist_head hash;
 	union ib_gid gid;
 	struct mic_node *node;		/* the node outlives its entries */
-	struct net_device *ndev;	/* held by the GID table of ib_core */
+	struct net_device *ndev;	/* held by whoever added the entry */
 	struct rcu_head rcu;
 };
 
@@ -115,17 +115,18 @@ EXPORT_SYMBOL_GPL(mic_node_leave);
  * @ndev: netdev the GID belongs to; stays until mic_node_del_gid()
  *
  * Context: process context.
- * Return: 0 or -ENOMEM.
+ * Return: what mic_node_del_gid() takes, or an ERR_PTR (-ENOMEM).
  */
-int mic_node_add_gid(struct mic_node *node, const union ib_gid *gid,
-		     struct net_device *ndev)
+struct mic_gid_entry *mic_node_add_gid(struct mic_node *node,
+				       const union ib_gid *gid,
+				       struct net_device *ndev)
 {
 	struct mic_gid_entry *entry;
 	int err;
 
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	entry->gid = *gid;
 	entry->node = node;
 	entry->ndev = ndev;
@@ -135,38 +136,24 @@ int mic_node_add_gid(struct mic_node *node, const union ib_gid *gid,
 	mutex_unlock(&mic_gids_lock);
 	if (err) {
 		kfree(entry);
-		return err;
+		return ERR_PTR(err);
 	}
-	return 0;
+	return entry;
 }
 EXPORT_SYMBOL_GPL(mic_node_add_gid);
 
 /**
  * mic_node_del_gid - a GID of a node is gone
- * @node: node
- * @gid: GID
- * @ndev: netdev it was added with
+ * @entry: what mic_node_add_gid() returned
  *
  * Context: process context.
  */
-void mic_node_del_gid(struct mic_node *node, const union ib_gid *gid,
-		      struct net_device *ndev)
+void mic_node_del_gid(struct mic_gid_entry *entry)
 {
-	struct rhlist_head *list, *pos;
-	struct mic_gid_entry *entry;
-
 	mutex_lock(&mic_gids_lock);
-	rcu_read_lock();
-	list = rhltable_lookup(&mic_gids, gid, mic_gid_params);
-	rhl_for_each_entry_rcu(entry, pos, list, hash) {
-		if (entry->node != node || entry->ndev != ndev)
-			continue;
-		rhltable_remove(&mic_gids, &entry->hash, mic_gid_params);
-		kfree_rcu(entry, rcu);
-		break;
-	}
-	rcu_read_unlock();
+	rhltable_remove(&mic_gids, &entry->hash, mic_gid_params);
 	mutex_unlock(&mic_gids_lock);
+	kfree_rcu(entry, rcu);
 }
 EXPORT_SYMBOL_GPL(mic_node_del_gid);
 

@@ -4,6 +4,7 @@
  * and has a test that says so.
  */
 #include <linux/if_ether.h>
+#include <linux/slab.h>
 #include <net/addrconf.h>
 #include <rdma/ib_addr.h>
 #include <rdma/ib_mad.h>
@@ -146,21 +147,45 @@ enum rdma_link_layer mic_get_link_layer(struct ib_device *ibdev, u32 port)
 
 /*
  * ib_core keeps the GID table; the fabric learns which node answers to which
- * GID.
+ * GID. The netdev of a GID may be another than the device's (a VLAN on it) and
+ * is no longer known when the GID goes, so the fabric's entry is remembered,
+ * and holds it.
  */
+struct mic_gid {
+	struct mic_gid_entry *entry;
+	struct net_device *ndev;
+};
+
 int mic_add_gid(const struct ib_gid_attr *attr, void **context)
 {
-	struct net_device *ndev = rcu_access_pointer(attr->ndev);
+	struct mic_gid *gid;
+	int err;
 
-	return mic_node_add_gid(to_mic_dev(attr->device)->node, &attr->gid,
-				ndev);
+	gid = kzalloc(sizeof(*gid), GFP_KERNEL);
+	if (!gid)
+		return -ENOMEM;
+	gid->ndev = rcu_access_pointer(attr->ndev);
+	gid->entry = mic_node_add_gid(to_mic_dev(attr->device)->node,
+				      &attr->gid, gid->ndev);
+	if (IS_ERR(gid->entry)) {
+		err = PTR_ERR(gid->entry);
+		kfree(gid);
+		return err;
+	}
+	dev_hold(gid->ndev);
+	*context = gid;
+	return 0;
 }
 
 int mic_del_gid(const struct ib_gid_attr *attr, void **context)
 {
-	struct net_device *ndev = rcu_access_pointer(attr->ndev);
+	struct mic_gid *gid = *context;
 
-	mic_node_del_gid(to_mic_dev(attr->device)->node, &attr->gid, ndev);
+	*context = NULL;
+	mic_node_del_gid(gid->entry);
+	synchronize_rcu_expedited();	/* look-ups see the netdev, too */
+	dev_put(gid->ndev);
+	kfree(gid);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 
 #include <mic/op.h>
 
+struct mic_gid_entry;
 struct mic_node;
 
 /**
@@ -54,10 +55,10 @@ struct mic_node *mic_node_create(const struct mic_node_ops *ops, void *priv);
 void mic_node_leave(struct mic_node *node);
 void mic_node_put(struct mic_node *node);
 
-int mic_node_add_gid(struct mic_node *node, const union ib_gid *gid,
-		     struct net_device *ndev);
-void mic_node_del_gid(struct mic_node *node, const union ib_gid *gid,
-		      struct net_device *ndev);
+struct mic_gid_entry *mic_node_add_gid(struct mic_node *node,
+				       const union ib_gid *gid,
+				       struct net_device *ndev);
+void mic_node_del_gid(struct mic_gid_entry *entry);
 
 int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
 		   struct net *net);
