@@ -47,6 +47,8 @@ route_over_pair() {
 	ip -6 route add "$v6:$peer" dev "$dev" src "$v6:$own" table "$table"
 	ip -6 rule add pref 10 from "$v6:$peer" to "$v6:$peer" lookup local
 	ip -6 rule add pref 20 iif lo to "$v6:$peer" lookup "$table"
+	# rdma_cm asks for the way back by the outgoing interface alone.
+	ip -6 rule add pref 21 oif "$dev" to "$v6:$peer" lookup "$table"
 }
 
 # The local table comes first by default and would win over the rules above.
