@@ -226,26 +226,31 @@ static void write_once(const struct bench *bench, size_t i)
 	}
 }
 
-/* Nanoseconds per write; a batch takes so long that all get their turn. */
+/* Nanoseconds per write; a batch goes on where the one before has stopped. */
+static double measure_batch(const struct bench *bench, size_t *next)
+{
+	uint64_t start = now_ns(), now;
+	size_t first = *next;
+	int i;
+
+	do {
+		for (i = 0; i < 16; i++)
+			write_once(bench, (*next)++);
+		now = now_ns();
+	} while (now - start < BATCH_MSEC * NSEC_PER_MSEC);
+	return (double)(now - start) / (*next - first);
+}
+
 static double measure(const struct bench *bench, size_t count)
 {
 	double batch[BATCHES];
-	uint64_t start, now;
-	size_t i = 0, n;
-	int b;
+	size_t next;
+	int i;
 
-	for (n = 0; n < count; n++)
-		write_once(bench, i++);
-	for (b = 0; b < BATCHES; b++) {
-		start = now_ns();
-		n = 0;
-		do {
-			write_once(bench, i++);
-			if (++n % 16 == 0)
-				now = now_ns();
-		} while (n % 16 || now - start < BATCH_MSEC * NSEC_PER_MSEC);
-		batch[b] = (double)(now - start) / n;
-	}
+	for (next = 0; next < count;)
+		write_once(bench, next++);
+	for (i = 0; i < BATCHES; i++)
+		batch[i] = measure_batch(bench, &next);
 	return median(batch, BATCHES);
 }
 
