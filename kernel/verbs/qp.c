@@ -305,7 +305,8 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct mic_dev *dev = qp->dev;
 
 	mic_qp_stop(qp);
-	if (!qp->user) {
+	/* XRC targets are the kernel's as well, and have no CQs */
+	if (!qp->user && qp->type != IB_QPT_XRC_TGT) {
 		mic_cq_forget(qp->send_cq, ibqp);
 		mic_cq_forget(qp->recv_cq, ibqp);
 	}

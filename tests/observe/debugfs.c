@@ -119,7 +119,7 @@ static bool wait_shown(struct setup *setup)
 	return cq_expect(setup->a.send_cq, 0x99, IBV_WC_SUCCESS) && ok;
 }
 
-static bool other_states_shown(struct setup *setup)
+static bool datagrams_shown(struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
 	struct endpoint ep;
@@ -132,9 +132,46 @@ static bool other_states_shown(struct setup *setup)
 	     word_is(line_of(&block, "qp"), "type", "UD") &&
 	     word_is(line_of(&block, "qp"), "state", "INIT");
 	endpoint_destroy(&ep);
+	return ok;
+}
+
+/* It has neither queues nor a protection domain. */
+static bool target_shown(struct setup *setup)
+{
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+	};
+	struct block block;
+	struct ibv_qp *qp;
+	bool ok;
+
+	init.xrcd = ibv_open_xrcd(setup->a_dev.ctx, &domain);
+	qp = init.xrcd ? ibv_create_qp_ex(setup->a_dev.ctx, &init) : NULL;
+	if (!qp)
+		bail("no XRC target: %s", strerror(errno));
+	ok = read_block(setup->a_dev.name, qp->qp_num, &block) &&
+	     word_is(line_of(&block, "qp"), "type", "XRC_TGT") &&
+	     word_is(line_of(&block, "qp"), "state", "RESET") &&
+	     command_runs("rdma resource show qp lqpn %u | grep -q XRC_TGT",
+			  qp->qp_num);
+	return check(!ibv_destroy_qp(qp) && !ibv_close_xrcd(init.xrcd),
+		     "the XRC target can't be destroyed") &&
+	       ok;
+}
+
+static bool management_shown(struct setup *setup)
+{
+	struct block block;
+
 	return read_block(setup->a_dev.name, 1, &block) &&
 	       word_is(line_of(&block, "qp"), "type", "GSI") &&
-	       word_is(line_of(&block, "qp"), "owner", "kernel") && ok;
+	       word_is(line_of(&block, "qp"), "owner", "kernel");
 }
 
 /* What "@kind keys N valid N bytes N blocks N" says of a value. */
@@ -265,7 +302,9 @@ void test_debugfs(struct setup *setup)
 		    &options);
 	tap_ok(qp_shown(setup), "debugfs: a queue pair and its queues");
 	tap_ok(wait_shown(setup), "debugfs: a queue pair that waits");
-	tap_ok(other_states_shown(setup), "debugfs: other types and states");
+	tap_ok(datagrams_shown(setup), "debugfs: a datagram queue pair");
+	tap_ok(target_shown(setup), "debugfs: an XRC target");
+	tap_ok(management_shown(setup), "debugfs: the management queue pair");
 	tap_ok(keys_shown(setup), "debugfs: sums of the keys");
 	tap_ok(rename_followed(setup), "debugfs: under a new name");
 	tap_ok(readers_survive(setup), "debugfs: read while objects go");
