@@ -53,7 +53,7 @@ void relax(unsigned int round)
 
 	if (round < 32)
 		return;
-	if (round < 2000)
+	if (round < 300)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);

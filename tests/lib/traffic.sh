@@ -75,25 +75,28 @@ state_is() {
 	[ "$(resource_state)" = "$1" ]
 }
 
-# slab_snapshot FILE: objects in use by cache, exactly: caches are shrunk,
-# after whatever is freed later (RCU, work queues) had its time.
+# slab_snapshot FILE: objects in use by cache. What a CPU keeps at hand counts
+# as in use, so each cache is shrunk first, and the lowest of five counts is
+# taken; and before, whatever is freed later (RCU, work queues) gets its time.
 slab_snapshot() {
-	local cache
+	local cache objects i
+	local -A lowest=()
 
-	sync_rcu
-	for cache in /sys/kernel/slab/*/shrink; do
-		# Aliases are links to the same cache.
-		[ -L "${cache%/shrink}" ] || echo 1 >"$cache"
+	sleep 1
+	for ((i = 0; i < 5; i++)); do
+		sleep 0.2
+		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node,mic*}; do
+			[ -e "$cache/shrink" ] || continue
+			echo 1 >"$cache/shrink"
+			read -r objects _ <"$cache/objects"
+			cache=${cache##*/}
+			[ "${lowest[$cache]:-$objects}" -lt "$objects" ] ||
+				lowest[$cache]=$objects
+		done
 	done
-	awk '/^(kmalloc|mic|radix_tree_node|filp|vmap_area)/ { print $1, $2 }' \
-		/proc/slabinfo | sort >"$1"
-}
-
-# Grace periods take some ticks; freed work may have queued more.
-sync_rcu() {
-	sleep 1
-	sync
-	sleep 1
+	for cache in "${!lowest[@]}"; do
+		echo "$cache ${lowest[$cache]}"
+	done | sort >"$1"
 }
 
 # slab_growth BEFORE AFTER LIMIT: caches that grew by more than LIMIT.
