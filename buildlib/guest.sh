@@ -68,6 +68,7 @@ delete_veth_pair() {
 		ip "$family" rule list |
 			grep -E "(to|from) (10\\.$2\\.0|fd$2:)" |
 			while IFS=: read -r pref rest; do
+				rest=${rest//'[detached]'/}
 				# shellcheck disable=SC2086 # A list of words.
 				ip "$family" rule delete pref "$pref" $rest
 			done

@@ -107,7 +107,8 @@ bool mic_invalidate(struct mic_qp *qp, u32 key)
 /* The rights a window may not give if its region does not, IBA 10.6.7.2.1. */
 static bool mic_bind_rights_ok(const struct mic_mr *mr, int access)
 {
-	if (access & ~(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE |
+	/* local write says nothing about a window, but is often given */
+	if (access & ~(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE |
 		       IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED))
 		return false;
 	if (!(mr->mkey.access & IB_ACCESS_MW_BIND))
@@ -146,12 +147,16 @@ static bool mic_bind_key_ok(struct mic_qp *qp, const struct mic_mw_state *mw)
 {
 	const struct mic_send_wqe *wqe = &qp->req.wqe;
 
-	if (mw->mkey.key != wqe->bind.mw_rkey ||
-	    mw->mkey.pd != qp->ibqp->pd ||
+	if (mw->mkey.pd != qp->ibqp->pd ||
 	    !mic_same_index(wqe->bind.new_rkey, wqe->bind.mw_rkey))
 		return false;
-	/* a type 2 window has to be invalidated first */
-	return mw->type == IB_MW_TYPE_1 || !mw->mkey.valid;
+	if (mw->type == IB_MW_TYPE_1)
+		return mw->mkey.key == wqe->bind.mw_rkey;
+	/*
+	 * A type 2 window has to be invalidated first. Its owner chooses the
+	 * key and need not say which one it had.
+	 */
+	return !mw->mkey.valid;
 }
 
 static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,

@@ -211,6 +211,12 @@ static int mic_newlink(const char *name, struct net_device *ndev)
 		ib_device_put(ibdev);
 		return -EEXIST;
 	}
+	/* ib_core's own answer is ENFILE, which says nothing */
+	ibdev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
+	if (ibdev) {
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
 	return mic_dev_create(name, ndev);
 }
 

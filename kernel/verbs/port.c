@@ -111,7 +111,7 @@ int mic_query_port(struct ib_device *ibdev, u32 port,
 	attr->max_msg_sz = MIC_MAX_MSG;
 	attr->max_vl_num = 1;
 	/* memory has no line rate; this is the most that can be said */
-	attr->active_width = IB_WIDTH_12X;
+	attr->active_width = IB_WIDTH_4X;
 	attr->active_speed = IB_SPEED_HDR;
 	return 0;
 }
