@@ -13,10 +13,10 @@ struct sk_buff;
 
 /**
  * enum mic_mkey_kind - what is behind a memory key
- * @MIC_MKEY_USER: region of user memory
+ * @MIC_MKEY_USER: region of pinned user memory
  * @MIC_MKEY_FAST: fast registration
- * @MIC_MKEY_OTHER: region without a memory object: all of the kernel's, or
- *	device memory
+ * @MIC_MKEY_OTHER: any other region: a dma-buf, device memory, all of the
+ *	kernel's
  * @MIC_MKEY_WINDOW: memory window
  * @MIC_MKEY_KINDS: how many kinds there are
  */
