@@ -120,11 +120,8 @@ scan_leaks() {
 
 # A file that the host watches, to tell a long test from a VM that hangs.
 heartbeat() {
-	local nothing
-
-	exec {nothing}<> <(:)
 	while echo "$SECONDS" >"$run_dir/heartbeat"; do
-		read -r -t 10 -u "$nothing"
+		sleep 10
 	done
 }
 
