@@ -52,7 +52,7 @@ build_user() {
 	step "user space" ninja -C "$BUILD/user"
 }
 
-need_packages rsync cmake ninja-build build-essential pkg-config \
+need_packages rsync python3 cmake ninja-build build-essential pkg-config \
 	libibverbs-dev librdmacm-dev
 kernel_select "$kernel"
 mkdir -p "$BUILD"
