@@ -84,23 +84,50 @@ kernel_arguments() {
 		"tsc=reliable mitigations=off net.ifnames=0 nokaslr"
 }
 
-# take_slot: wait until a pair of cores is free. A VM's processors poll; two
-# VMs on the same cores make each other miss every deadline.
+# take_slot: wait until a pair of cores is free, in the order of coming. A VM's
+# processors poll; two VMs on the same cores make each other miss every
+# deadline. A ticket is a file that its owner keeps locked: one that can be
+# locked was left behind.
 take_slot() {
-	local slots=$(($(nproc) / 2)) file i said=''
+	local slots=$(($(nproc) / 2)) dir=${TMPDIR:-/tmp} i said='' ticket
 
+	mkdir -p -m 1777 "$dir/mic-vm-queue"
+	ticket=$dir/mic-vm-queue/$(date +%s%N)-$$
+	exec {ticket_fd}>"$ticket"
+	flock "$ticket_fd"
 	while true; do
 		for ((i = 0; i < slots || i == 0; i++)); do
-			file=${TMPDIR:-/tmp}/mic-vm-slot-$i
-			[ -e "$file" ] || : >"$file"
-			exec {slot}<"$file"
-			! flock -n "$slot" || return 0
+			[ -e "$dir/mic-vm-slot-$i" ] || : >"$dir/mic-vm-slot-$i"
+			exec {slot}<"$dir/mic-vm-slot-$i"
+			if is_first "$ticket" && flock -n "$slot"; then
+				rm -f "$ticket"
+				exec {ticket_fd}>&-
+				return 0
+			fi
 			exec {slot}<&-
 		done
 		[ -n "$said" ] || say "waiting for another VM of this machine to end"
 		said=1
 		sleep 1
 	done
+}
+
+# is_first TICKET: does nobody wait who came before?
+is_first() {
+	local other fd
+
+	for other in "${1%/*}"/*; do
+		[ "$other" != "$1" ] || return 0
+		if ! exec {fd}<"$other"; then
+			continue
+		elif flock -n "$fd"; then
+			rm -f "$other"
+			exec {fd}<&-
+		else
+			exec {fd}<&-
+			return 1
+		fi
+	done 2>/dev/null
 }
 
 start_vm() {
