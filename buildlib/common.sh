@@ -43,9 +43,10 @@ missing_packages() {
 	local package
 
 	for package; do
-		case $(dpkg-query -W -f '${db:Status-Status} ' "$package" \
-			2>/dev/null) in
-		*installed\ *) ;;
+		# Spaces around it: there is a "not-installed", too.
+		case " $(dpkg-query -W -f '${db:Status-Status} ' "$package" \
+			2>/dev/null)" in
+		*\ installed\ *) ;;
 		*) echo "$package" ;;
 		esac
 	done
