@@ -7,6 +7,8 @@ BUILD=$TREE/build
 CACHE=${MIC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mic}
 VERB=$(basename "$0" .sh)
 export LC_ALL=C.UTF-8
+# A user's PATH has no modprobe, no ip and no tc.
+export PATH=$PATH:/usr/sbin:/sbin
 
 say() {
 	printf '%s: %s\n' "$VERB" "$*" >&2
