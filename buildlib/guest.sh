@@ -5,20 +5,30 @@
 #   mic0 is on mic-eth0 10.77.0.1/24 fd77::1/64
 #   mic1 is on mic-eth1 10.77.0.2/24 fd77::2/64
 #   make_rxe makes rxe0 and rxe1 likewise: rxe-eth0 10.78.0.1, rxe-eth1 10.78.0.2
+#   make_nics makes nic-eth0 10.79.0.1 and nic-eth1 10.79.0.2: network cards of
+#   the machine, with a bus and a driver, which a veth device does not have
 #
-# The two netdevs are the ends of a veth pair in one network namespace.
-# Policy routing sends what goes from one address to the other over the
-# pair instead of lo, so ARP, neighbour discovery and rdma_cm see two hosts.
+# Each two netdevs are the ends of a veth pair in one network namespace (the
+# cards: of a cable). Policy routing sends what goes from one address to the
+# other over the pair instead of lo, so ARP, neighbour discovery and rdma_cm
+# see two hosts.
 
 # shellcheck source=buildlib/logscan.sh
 . "$MIC_TREE/buildlib/logscan.sh"
 
 # veth_pair NAME NET: NAME-eth0 and NAME-eth1, with 10.NET.0.1 and .2
 veth_pair() {
-	local name=$1 net=$2 i
+	local name=$1 net=$2
 
 	ip link add "$name-eth0" address "02:00:00:00:$net:01" type veth \
 		peer name "$name-eth1" address "02:00:00:00:$net:02"
+	give_addresses "$name" "$net"
+}
+
+# give_addresses NAME NET: to NAME-eth0 and NAME-eth1.
+give_addresses() {
+	local name=$1 net=$2 i
+
 	for i in 0 1; do
 		prepare_netdev "$name-eth$i"
 		ip address add "10.$net.0.$((i + 1))/24" dev "$name-eth$i"
@@ -60,13 +70,18 @@ demote_local_table() {
 }
 
 delete_veth_pair() {
-	local family pref rest
-
 	[ ! -e "/sys/class/net/$1-eth0" ] || ip link delete "$1-eth0"
 	[ ! -e "/sys/class/net/$1-eth1" ] || ip link delete "$1-eth1"
+	delete_rules "$2"
+}
+
+# delete_rules NET: those of give_addresses.
+delete_rules() {
+	local family pref rest
+
 	for family in -4 -6; do
 		ip "$family" rule list |
-			grep -E "(to|from) (10\\.$2\\.0|fd$2:)" |
+			grep -E "(to|from) (10\\.$1\\.0|fd$1:)" |
 			while IFS=: read -r pref rest; do
 				rest=${rest//'[detached]'/}
 				# shellcheck disable=SC2086 # A list of words.
@@ -92,6 +107,24 @@ delete_rxe() {
 	delete_veth_pair rxe 78
 }
 
+# make_nics: the machine's two network cards, called after their addresses.
+make_nics() {
+	local i path
+
+	modprobe virtio_net
+	for i in 0 1; do
+		path=$(grep -l "^02:00:00:00:79:0$((i + 1))$" \
+			/sys/class/net/*/address) || return
+		ip link set "$(basename "$(dirname "$path")")" name "nic-eth$i"
+	done
+	give_addresses nic 79
+}
+
+delete_nics() {
+	[ ! -d /sys/module/virtio_net ] || modprobe -r virtio_net
+	delete_rules 79
+}
+
 # make_mic: mic0 and mic1 on their netdevs; the modules are loaded.
 make_mic() {
 	local i
@@ -115,6 +148,18 @@ delete_links() {
 	for path in /sys/class/infiniband/$1; do
 		[ ! -e "$path" ] || rdma link delete "$(basename "$path")"
 	done
+}
+
+# share_devices: all RDMA devices in all network namespaces, the default. A
+# namespace that was deleted may take its time to be gone.
+share_devices() {
+	local i
+
+	for ((i = 0; i < 100; i++)); do
+		! rdma system show | grep -q 'netns shared' || return 0
+		rdma system set netns shared 2>/dev/null || sleep 0.1
+	done
+	return 1
 }
 
 # wait_active DEVICE: its port is up and its address's GID is in the table.
@@ -152,6 +197,7 @@ rmmod_mic() {
 
 # devices_state: what the tests may rely on, as text to compare.
 devices_state() {
+	rdma system show | head -n 1
 	rdma link show
 	ip -o address show | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
 	ip rule list
@@ -163,7 +209,9 @@ devices_state() {
 restore_devices() {
 	[ "$(devices_state)" != "$1" ] || return 0
 	ip -all netns delete
+	share_devices
 	delete_links '*'
+	delete_nics
 	delete_veth_pair rxe 78
 	delete_veth_pair mic 77
 	[ -z "$MIC_MODULES" ] || [ -d /sys/module/ib_mic ] || {

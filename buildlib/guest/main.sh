@@ -102,6 +102,7 @@ name_addresses() {
 unload() {
 	end_group "$job_group" || return
 	delete_links '*'
+	delete_nics
 	delete_veth_pair rxe 78
 	delete_veth_pair mic 77
 	[ -z "$MODULES" ] || rmmod_mic

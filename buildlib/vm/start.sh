@@ -131,7 +131,7 @@ is_first() {
 }
 
 start_vm() {
-	local shares terminal
+	local shares terminal nics
 
 	mkfifo "$run_dir"/{con.in,con.out,mon.in,mon.out,output}
 	started=$SECONDS
@@ -148,6 +148,10 @@ start_vm() {
 	fi
 	cat "$run_dir/con.out" >"$run_dir/console" &
 	console_pid=$!
+	# Two network cards with a cable between them; see make_nics.
+	nics=(-netdev "hubport,id=nic0,hubid=0" -netdev "hubport,id=nic1,hubid=0"
+		-device "virtio-net-pci,netdev=nic0,mac=02:00:00:00:79:01,romfile="
+		-device "virtio-net-pci,netdev=nic1,mac=02:00:00:00:79:02,romfile=")
 	exec 3<&0
 	# setpriv: the VM ends when this script does, whatever ends it.
 	# shellcheck disable=SC2046 # The accelerator is several words.
@@ -161,7 +165,7 @@ start_vm() {
 		-virtfs "local,path=/,mount_tag=host,readonly=on,$shares" \
 		-virtfs "local,path=$run_dir,mount_tag=ctl,$shares" \
 		-virtfs "local,path=$out,mount_tag=out,$shares" \
-		-device virtio-serial-pci "${terminal[@]}" \
+		-device virtio-serial-pci "${terminal[@]}" "${nics[@]}" \
 		<&3 2>"$run_dir/qemu" &
 	vm_pid=$!
 }
