@@ -91,7 +91,7 @@ kernel_arguments() {
 take_slot() {
 	local slots=$(($(nproc) / 2)) dir=${TMPDIR:-/tmp} i said='' ticket
 
-	mkdir -p -m 1777 "$dir/mic-vm-queue"
+	mkdir -m 1777 "$dir/mic-vm-queue" 2>/dev/null || [ -d "$dir/mic-vm-queue" ]
 	ticket=$dir/mic-vm-queue/$(date +%s%N)-$$
 	exec {ticket_fd}>"$ticket"
 	flock "$ticket_fd"
