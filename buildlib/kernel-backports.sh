@@ -27,7 +27,7 @@ distribution_mirror() {
 }
 
 fetch_backports() {
-	local mirror keyring
+	local mirror keyring suite
 
 	need_packages debian-archive-keyring
 	mirror=$(distribution_mirror)
@@ -35,8 +35,10 @@ fetch_backports() {
 		"the 6.12 kernel needs Debian 12 with its main archive"
 	mkdir -p "$BACKPORTS_DIR/lists/partial"
 	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	echo "deb [signed-by=$keyring] $mirror bookworm-backports main" \
-		>"$BACKPORTS_DIR/sources.list"
+	# What the headers need beside is in the distribution itself.
+	for suite in bookworm bookworm-backports; do
+		echo "deb [signed-by=$keyring] $mirror $suite main"
+	done >"$BACKPORTS_DIR/sources.list"
 	step "reading the package list of bookworm-backports" \
 		as_root_backports apt-get update
 	KREL=$(apt_backports apt-cache pkgnames linux-image-6.12 |
