@@ -240,6 +240,89 @@ static bool run_sleep_loop(struct listener *listener)
 	return ok && sleeper.ok;
 }
 
+/* --- moderation ---------------------------------------------------------------- */
+
+enum { PERIOD_MS = 60, TRIES = 50 };
+
+static bool moderate(struct listener *listener, uint16_t count, unsigned int ms)
+{
+	struct ibv_modify_cq_attr attr = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = { .cq_count = count, .cq_period = 1000 * ms },
+	};
+
+	return check(!ibv_modify_cq(listener->cq, &attr), "ibv_modify_cq");
+}
+
+/* Milliseconds from arming to the event of @count messages. */
+static bool event_after(struct listener *listener, unsigned int count,
+			uint64_t *ms)
+{
+	uint64_t start = now_ms();
+	unsigned int i;
+
+	arm(listener, false);
+	for (i = 0; i < count; i++)
+		if (!deliver(listener, IBV_WR_SEND, false))
+			return false;
+	if (!takes_event(listener))
+		return false;
+	*ms = now_ms() - start;
+	return true;
+}
+
+/* Too few completions: the event comes when the period is over, not before. */
+static bool run_period(struct listener *listener)
+{
+	uint64_t ms;
+	int i;
+
+	if (!moderate(listener, 100, PERIOD_MS))
+		return false;
+	for (i = 0; i < 3; i++)
+		if (!event_after(listener, 1, &ms) ||
+		    !check(ms + 1 >= PERIOD_MS, "the event comes after %d ms",
+			   (int)ms))
+			return false;
+	return is_quiet(listener);
+}
+
+/* On a machine that is not too slow: enough completions cut it short. */
+static bool early_event(struct listener *listener, unsigned int count)
+{
+	uint64_t ms;
+	int i;
+
+	for (i = 0; i < TRIES; i++) {
+		if (!event_after(listener, count, &ms))
+			return false;
+		if (ms < PERIOD_MS / 2)
+			return true;
+	}
+	return check(false, "the event never comes before the period is over");
+}
+
+static bool run_count(struct listener *listener)
+{
+	return moderate(listener, 4, PERIOD_MS) && early_event(listener, 4);
+}
+
+static bool run_not_moderated(struct listener *listener)
+{
+	return moderate(listener, 100, PERIOD_MS) && moderate(listener, 0, 0) &&
+	       early_event(listener, 1) && moderate(listener, 100, 0) &&
+	       early_event(listener, 1);
+}
+
+/* Destroyed while an event is held back. */
+static bool run_held_back(struct listener *listener)
+{
+	if (!moderate(listener, 100, PERIOD_MS))
+		return false;
+	arm(listener, false);
+	return deliver(listener, IBV_WR_SEND, false);
+}
+
 static const struct {
 	const char *name;
 	bool (*run)(struct listener *listener);
@@ -252,6 +335,10 @@ static const struct {
 	{ "armed solicited only, then for any", run_next_after_solicited },
 	{ "solicited only: a completion in error", run_error_event },
 	{ "no wake-up gets lost", run_sleep_loop },
+	{ "moderation: not before the period is over", run_period },
+	{ "moderation: when there are enough", run_count },
+	{ "moderation: turned off", run_not_moderated },
+	{ "moderation: destroyed with an event held back", run_held_back },
 };
 
 static void run_case(struct setup *setup, unsigned int i)

@@ -3,6 +3,7 @@
  * Queue pairs in all their states: what is refused, what is flushed, what
  * works again afterwards; and a completion queue that overflows.
  */
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -247,6 +248,115 @@ static bool run_overflow(struct setup *setup, struct neighbours *neighbours)
 	return neighbours_work(neighbours) && ok;
 }
 
+/* A queue that ignores overruns loses what does not fit, and goes on. */
+static bool overrun_cq(struct setup *setup, struct endpoint *a,
+		       struct endpoint *b, struct ibv_cq *cq)
+{
+	uint64_t id, entries = cq->cqe;
+
+	for (id = 0; id < entries + 8; id++)
+		post_recv(b, id, NULL, 0);
+	for (id = 0; id < entries + 8; id++)
+		post_empty_send(a, id, IBV_SEND_SIGNALED);
+	/* when all have arrived, all have completed but perhaps the last */
+	if (!expect_range(b->recv_cq, 0, entries + 8, IBV_WC_SUCCESS) ||
+	    !expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
+	    !cq_stays_empty(cq, 50) || !events_none(setup->a_dev.ctx) ||
+	    !expect_state(a, IBV_QPS_RTS))
+		return false;
+	for (id = 0; id < 3; id++)
+		post_recv(b, id, NULL, 0);
+	for (id = 0; id < 3; id++)
+		post_empty_send(a, 100 + id, IBV_SEND_SIGNALED);
+	return expect_range(cq, 100, 103, IBV_WC_SUCCESS);
+}
+
+static bool run_overrun(struct setup *setup, struct neighbours *neighbours)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 4,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN,
+	};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(setup->a_dev.ctx, &attr);
+	struct endpoint a, b;
+	bool ok;
+
+	if (!check(cq, "no such queue: %s", strerror(errno)))
+		return false;
+	options.depth = 32;
+	endpoint_create(&b, &setup->b_dev, &options);
+	options.send_cq = ibv_cq_ex_to_cq(cq);
+	endpoint_create(&a, &setup->a_dev, &options);
+	pair_connect(&a, &b);
+	ok = overrun_cq(setup, &a, &b, options.send_cq);
+	pair_destroy(&a, &b);
+	check(!ibv_destroy_cq(options.send_cq), "ibv_destroy_cq fails");
+	return neighbours_work(neighbours) && ok;
+}
+
+/* What memory has no use for: a second path, a rate, other capacities. */
+static bool refuse_attributes(struct pair *pair)
+{
+	static const struct {
+		int mask;
+		const char *name;
+	} masks[] = {
+		{ IBV_QP_ALT_PATH, "an alternate path" },
+		{ IBV_QP_PATH_MIG_STATE, "path migration" },
+		{ IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE, "both" },
+	};
+	struct ibv_qp_attr attr = {
+		.alt_ah_attr = { .is_global = 1, .port_num = 1 },
+		.alt_port_num = 1,
+		.alt_timeout = 14,
+		.path_mig_state = IBV_MIG_REARM,
+	};
+	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1000 };
+	unsigned int i;
+	int error;
+
+	attr.alt_ah_attr.grh.dgid = pair->setup->b_dev.gid;
+	attr.alt_ah_attr.grh.sgid_index = pair->setup->a_dev.gid_index;
+	for (i = 0; i < COUNT(masks); i++) {
+		error = ibv_modify_qp(pair->a.qp, &attr, masks[i].mask);
+		if (!check(error == EOPNOTSUPP, "%s: %s", masks[i].name,
+			   strerror(error)))
+			return false;
+	}
+	error = ibv_modify_qp(pair->a.qp, &attr, IBV_QP_CAP);
+	return check(error == EOPNOTSUPP, "other capacities: %s",
+		     strerror(error)) &&
+	       check(ibv_modify_qp_rate_limit(pair->a.qp, &rate) == EOPNOTSUPP,
+		     "a rate") &&
+	       exchange_empty(&pair->a, &pair->b, 1);
+}
+
+/* One partition, as in every RoCE device. */
+static bool one_partition(struct pair *pair)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.pkey_index = 1,
+		.port_num = 1,
+	};
+	struct ibv_context *ctx = pair->setup->a_dev.ctx;
+	__be16 pkey = 0;
+
+	go(&pair->a, IBV_QPS_RESET);
+	return check(pair->setup->a_dev.port.pkey_tbl_len == 1, "the table") &&
+	       check(!ibv_query_pkey(ctx, 1, 0, &pkey) &&
+			     pkey == htobe16(0xffff),
+		     "key 0x%x", be16toh(pkey)) &&
+	       check(ibv_query_pkey(ctx, 1, 1, &pkey), "a second key") &&
+	       check(ibv_modify_qp(pair->a.qp, &attr,
+				   IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+					   IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
+			     EINVAL,
+		     "a second key in use");
+}
+
 /* A datagram queue pair stops sending on a fault, and can go on. */
 static bool datagram_send_error(struct pair *pair)
 {
@@ -357,6 +467,8 @@ static const struct {
 	  datagram_send_error },
 	{ "UD: receive too short", IBV_QPT_UD, datagram_short_receive },
 	{ "destroyed with requests waiting", IBV_QPT_RC, destroy_busy },
+	{ "attributes that are refused", IBV_QPT_RC, refuse_attributes },
+	{ "one partition key", IBV_QPT_RC, one_partition },
 };
 
 static void run_case(struct setup *setup, struct neighbours *neighbours,
@@ -387,6 +499,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&setup, &neighbours, i);
 	tap_ok(run_overflow(&setup, &neighbours), "completion queue overflow");
+	tap_ok(run_overrun(&setup, &neighbours),
+	       "overflow of a completion queue that ignores it");
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

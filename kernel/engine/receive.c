@@ -85,6 +85,7 @@ void mic_recv_complete(struct mic_qp *qp, struct mic_cqe *cqe, bool solicited)
 		cqe->opcode = MIC_WC_RECV;
 	cqe->wr_id = resp->wr_id;
 	cqe->qp_num = qp->qpn;
+	cqe->srqn = qp->type == IB_QPT_XRC_TGT ? resp->xrc_srqn : 0;
 	resp->active = false;
 	if (!cqe->status)
 		mic_count(qp->dev, MIC_CNT_RECV);

@@ -75,7 +75,7 @@ static const struct mic_opcode mic_opcodes[] = {
 		.counter = MIC_CNT_ATOMIC,
 	},
 	[MIC_WR_SEND_WITH_INV] = {
-		.types = MIC_T_REL,
+		.types = MIC_T_CONN,
 		.kind = MIC_KIND_SEND,
 		.op = MIC_OP_SEND,
 		.op_flags = MIC_OP_INV,

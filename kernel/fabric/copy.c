@@ -36,6 +36,17 @@ static void *mic_cursor_peek(struct mic_cursor *cur, size_t *len)
 	return mic_window_at(cur->seg->win, cur->seg->off + cur->off, len);
 }
 
+/* A contiguous run; NULL stands for the memory of a null window. */
+static void mic_copy_run(void *dst, const void *src, size_t len)
+{
+	if (unlikely(!dst))
+		return;
+	if (unlikely(!src))
+		memset(dst, 0, len);
+	else
+		memmove(dst, src, len);	/* they may be the same memory */
+}
+
 /**
  * mic_sgl_copy - copy between two lists of pieces
  * @dst: target
@@ -65,8 +76,7 @@ void mic_sgl_copy(const struct mic_sgl *dst, u64 dst_off,
 		void *d = mic_cursor_peek(&to, &n);
 		const void *s = mic_cursor_peek(&from, &n);
 
-		/* source and target may be the same memory */
-		memmove(d, s, n);
+		mic_copy_run(d, s, n);
 		to.off += n;
 		from.off += n;
 		len -= n;

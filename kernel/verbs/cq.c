@@ -3,6 +3,7 @@
  * Completion queues: creation, resizing, destruction.
  */
 #include <linux/log2.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -51,7 +52,8 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	u32 entries;
 	int err;
 
-	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+	if (attr->flags & ~(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+			    IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN))
 		return -EOPNOTSUPP;
 	if (!attr->cqe || attr->cqe > MIC_MAX_CQE)
 		return -EINVAL;
@@ -67,10 +69,12 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		err = PTR_ERR(buf);
 		goto err_count;
 	}
+	mutex_init(&cq->resize_lock);
 	spin_lock_init(&cq->lock);
 	mic_cq_moderation_init(cq);
 	cq->timestamps = attr->flags &
 			 IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
+	cq->ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	mic_cq_attach(cq, buf, entries);
 	ibcq->cqe = entries;
 	if (uctx) {
@@ -98,28 +102,79 @@ int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	return 0;
 }
 
-/*
- * Move what was not polled yet to the start of the new ring. Elements in
- * shared memory are copied as they are: user space can only spoil its own.
- */
-static int mic_cq_move(struct mic_cq *cq, struct mic_buf *buf, u32 entries)
+/* How many elements are there from @tail on; an index may make no sense. */
+static int mic_cq_pending(const struct mic_cq *cq, u32 tail, u32 entries)
 {
-	u32 tail = READ_ONCE(cq->ctl->consumer);
 	u32 pending = cq->producer - tail;
-	u32 mask = cq->entries - 1, arm = READ_ONCE(cq->ctl->arm);
-	struct mic_cqe *to = buf->va + MIC_CQ_RING_OFFSET;
+
+	return pending > cq->entries || pending > entries ? -EINVAL : pending;
+}
+
+/*
+ * Elements in shared memory are copied as they are: user space can only spoil
+ * its own.
+ */
+static void mic_cq_copy(const struct mic_cq *cq, struct mic_cqe *to, u32 tail,
+			u32 from, u32 end)
+{
 	u32 i;
 
-	if (pending > cq->entries || pending > entries)
-		return -EINVAL;
-	for (i = 0; i < pending; i++) {
-		to[i] = cq->ring[(tail + i) & mask];
+	for (i = from; i < end; i++) {
+		to[i] = cq->ring[(tail + i) & (cq->entries - 1)];
 		to[i].owner = 1;
 	}
-	mic_cq_attach(cq, buf, entries);
-	cq->producer = pending;
-	WRITE_ONCE(cq->ctl->arm, arm);
-	return 0;
+}
+
+/* Most of it without the lock, in pieces, for there may be millions. */
+static int mic_cq_copy_early(struct mic_cq *cq, struct mic_cqe *to, u32 tail,
+			     u32 entries)
+{
+	int n, done = 0, round;
+
+	for (round = 0; round < 2; round++) {
+		spin_lock_irq(&cq->lock);
+		n = mic_cq_pending(cq, tail, entries);
+		spin_unlock_irq(&cq->lock);
+		if (n < 0)
+			return n;
+		while (done < n) {
+			int end = min(n, done + 1024);
+
+			mic_cq_copy(cq, to, tail, done, end);
+			done = end;
+			cond_resched();
+		}
+	}
+	return done;
+}
+
+/*
+ * Move what was not polled yet to the start of the ring in *@buf; the memory
+ * to free is then there.
+ */
+static int mic_cq_move(struct mic_cq *cq, struct mic_buf **buf, u32 entries)
+{
+	struct mic_cqe *to = (*buf)->va + MIC_CQ_RING_OFFSET;
+	u32 tail = READ_ONCE(cq->ctl->consumer);
+	struct mic_buf *old = cq->buf;
+	int done, n;
+	u32 arm;
+
+	done = mic_cq_copy_early(cq, to, tail, entries);
+	if (done < 0)
+		return done;
+	spin_lock_irq(&cq->lock);
+	n = mic_cq_pending(cq, tail, entries);
+	if (n >= 0) {
+		mic_cq_copy(cq, to, tail, done, n);
+		arm = READ_ONCE(cq->ctl->arm);
+		mic_cq_attach(cq, *buf, entries);
+		cq->producer = n;
+		WRITE_ONCE(cq->ctl->arm, arm);
+		*buf = old;
+	}
+	spin_unlock_irq(&cq->lock);
+	return n < 0 ? n : 0;
 }
 
 int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
@@ -127,8 +182,7 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 	struct mic_uctx *uctx = mic_udata_uctx(udata);
 	struct mic_cq *cq = to_mic_cq(ibcq);
 	struct mic_resize_cq_resp resp = {};
-	struct mic_buf *buf, *old;
-	unsigned long flags;
+	struct mic_buf *buf;
 	u32 entries;
 	int err;
 
@@ -143,21 +197,13 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 		return PTR_ERR(buf);
 	mic_cq_info(buf, entries, &resp.map, &resp.ring);
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
-	if (err)
-		goto err_buf;
-
-	spin_lock_irqsave(&cq->lock, flags);
-	old = cq->buf;
-	err = mic_cq_move(cq, buf, entries);
-	spin_unlock_irqrestore(&cq->lock, flags);
-	if (err)
-		goto err_buf;
-
-	ibcq->cqe = entries;
-	mic_buf_destroy(old);
-	return 0;
-
-err_buf:
+	if (!err) {
+		mutex_lock(&cq->resize_lock);
+		err = mic_cq_move(cq, &buf, entries);
+		if (!err)
+			ibcq->cqe = entries;
+		mutex_unlock(&cq->resize_lock);
+	}
 	mic_buf_destroy(buf);
 	return err;
 }

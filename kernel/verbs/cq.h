@@ -6,6 +6,7 @@
 #define MIC_CQ_H
 
 #include <linux/hrtimer.h>
+#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -16,6 +17,7 @@
 /**
  * struct mic_cq - completion queue
  * @ibcq: ib_core's part
+ * @resize_lock: one resize at a time, taken before @lock
  * @lock: serialises everything below; irq-safe, the innermost lock
  * @buf: memory
  * @ctl: control block in shared memory
@@ -24,6 +26,7 @@
  * @producer: index of the next element to write
  * @consumer: kernel consumers: index of the next element to poll
  * @overflow: an element was lost; the queue takes no more
+ * @ignore_overrun: an element without room is dropped, and that is all
  * @timestamps: elements carry the time
  * @moderate_count: completions an event stands for, 0 for no moderation
  * @moderate_us: microseconds an event may be held back
@@ -32,6 +35,7 @@
  */
 struct mic_cq {
 	struct ib_cq ibcq;
+	struct mutex resize_lock;
 	spinlock_t lock;
 	struct mic_buf *buf;
 	struct mic_cq_ctl *ctl;
@@ -40,6 +44,7 @@ struct mic_cq {
 	u32 producer;
 	u32 consumer;
 	bool overflow;
+	bool ignore_overrun;
 	bool timestamps;
 	u16 moderate_count;
 	u16 moderate_us;

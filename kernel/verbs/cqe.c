@@ -62,6 +62,8 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 	put = mic_cq_put(cq, cqe);
 	if (put) {
 		fire = mic_cq_fire(cq, solicited);
+	} else if (cq->ignore_overrun) {
+		mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_OVERFLOW);
 	} else {
 		lost = !cq->overflow;
 		cq->overflow = true;

@@ -86,7 +86,8 @@ struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 
 	if (!(attr->access_flags & IB_ZERO_BASED))
 		return ERR_PTR(-EINVAL);
-	mr = mic_mr_create(ibpd, attr->access_flags & ~IB_ZERO_BASED);
+	mr = mic_mr_create(ibpd, MIC_MKEY_DM,
+			   attr->access_flags & ~IB_ZERO_BASED);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	mr->mkey.length = attr->length;
@@ -98,6 +99,29 @@ struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	return &mr->ibmr;
 }
 
+/* Another process imports the memory: where it can map it, and its size. */
+static int UVERBS_HANDLER(MIC_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
+{
+	const struct ib_dm *ibdm =
+		uverbs_attr_get_obj(attrs, MIC_IB_ATTR_DM_QUERY_HANDLE);
+	struct mic_dm_query_resp resp = { .length = ibdm->length };
+
+	mic_buf_info(container_of(ibdm, struct mic_dm, ibdm)->buf, &resp.map);
+	return uverbs_copy_to(attrs, MIC_IB_ATTR_DM_QUERY_RESP, &resp,
+			      sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(MIC_IB_METHOD_DM_QUERY,
+			    UVERBS_ATTR_IDR(MIC_IB_ATTR_DM_QUERY_HANDLE,
+					    UVERBS_OBJECT_DM,
+					    UVERBS_ACCESS_READ, UA_MANDATORY),
+			    UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_DM_QUERY_RESP,
+						UVERBS_ATTR_TYPE(struct mic_dm_query_resp),
+						UA_MANDATORY));
+
+ADD_UVERBS_METHODS(mic_dm_methods, UVERBS_OBJECT_DM,
+		   &UVERBS_METHOD(MIC_IB_METHOD_DM_QUERY));
+
 ADD_UVERBS_ATTRIBUTES_SIMPLE(mic_alloc_dm_attrs, UVERBS_OBJECT_DM,
 			     UVERBS_METHOD_DM_ALLOC,
 			     UVERBS_ATTR_PTR_OUT(MIC_IB_ATTR_ALLOC_DM_MAP,
@@ -106,5 +130,6 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(mic_alloc_dm_attrs, UVERBS_OBJECT_DM,
 
 const struct uapi_definition mic_dm_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &mic_alloc_dm_attrs),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &mic_dm_methods),
 	{},
 };

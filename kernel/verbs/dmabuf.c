@@ -63,7 +63,7 @@ struct ib_mr *mic_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 
 	if (access & IB_ACCESS_ON_DEMAND || iova + length < iova)
 		return ERR_PTR(-EINVAL);
-	mr = mic_mr_create(ibpd, access);
+	mr = mic_mr_create(ibpd, MIC_MKEY_DMABUF, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	err = mic_dmabuf_map(mr, fd, offset, length);

@@ -18,7 +18,7 @@ struct ib_mr *mic_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_sg)
 	if (!max_sg || max_sg > MIC_MAX_FAST_REG_PAGES)
 		return ERR_PTR(-EINVAL);
 
-	mr = mic_mr_create(ibpd, 0);
+	mr = mic_mr_create(ibpd, MIC_MKEY_FAST, 0);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	mr->win.block = kvcalloc(max_sg, sizeof(*mr->win.block), GFP_KERNEL);

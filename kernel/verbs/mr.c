@@ -5,6 +5,8 @@
 #include <linux/slab.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
+#include <rdma/mic-abi.h>
+#include <rdma/uverbs_ioctl.h>
 
 #include "dev.h"
 #include "mr.h"
@@ -12,11 +14,13 @@
 /**
  * mic_mr_create - make a region with a key that nobody can find yet
  * @ibpd: protection domain
+ * @kind: what will be behind it
  * @access: enum ib_access_flags
  *
  * Return: the region, or an ERR_PTR (-ENOMEM).
  */
-struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access)
+struct mic_mr *mic_mr_create(struct ib_pd *ibpd, enum mic_mkey_kind kind,
+			     int access)
 {
 	struct mic_dev *dev = to_mic_dev(ibpd->device);
 	struct mic_mr *mr;
@@ -33,6 +37,7 @@ struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access)
 	err = mic_mkey_alloc(dev, &mr->mkey);
 	if (err)
 		goto err_free;
+	mr->kind = kind;
 	mr->mkey.pd = ibpd;
 	mr->mkey.access = access;
 	mr->mkey.win = &mr->win;
@@ -74,7 +79,7 @@ void mic_mr_destroy(struct mic_mr *mr)
 
 struct ib_mr *mic_get_dma_mr(struct ib_pd *ibpd, int access)
 {
-	struct mic_mr *mr = mic_mr_create(ibpd, access);
+	struct mic_mr *mr = mic_mr_create(ibpd, MIC_MKEY_DMA, access);
 
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
@@ -145,13 +150,56 @@ static int mic_mr_pin(struct mic_mr *mr, u64 start, u64 length, u64 iova,
 	return 0;
 }
 
+/* The driver's part of the command, which may be left out. */
+static int mic_reg_mr_cmd(struct ib_udata *udata, struct mic_reg_mr_cmd *cmd)
+{
+	int err;
+
+	memset(cmd, 0, sizeof(*cmd));
+	if (!udata->inlen)
+		return 0;
+	if (udata->inlen < sizeof(*cmd))
+		return -EINVAL;
+	err = ib_copy_from_udata(cmd, udata, sizeof(*cmd));
+	if (err)
+		return err;
+	if (cmd->flags & ~MIC_REG_MR_NULL || cmd->reserved)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* A region without memory. It has no rights that a peer could use. */
+static struct ib_mr *mic_reg_null_mr(struct ib_pd *ibpd, u64 start, u64 length,
+				     u64 iova, int access)
+{
+	struct mic_mr *mr;
+
+	if (start || length || iova || access & ~IB_ACCESS_LOCAL_WRITE)
+		return ERR_PTR(-EINVAL);
+	mr = mic_mr_create(ibpd, MIC_MKEY_NULL, IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mr->win.null = true;
+	mr->mkey.length = U64_MAX;
+	mr->mkey.valid = true;
+	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
+	return &mr->ibmr;
+}
+
 struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 iova, int access, struct ib_udata *udata)
 {
+	struct mic_reg_mr_cmd cmd;
 	struct mic_mr *mr;
 	int err;
 
-	mr = mic_mr_create(ibpd, access);
+	err = mic_reg_mr_cmd(udata, &cmd);
+	if (err)
+		return ERR_PTR(err);
+	if (cmd.flags & MIC_REG_MR_NULL)
+		return mic_reg_null_mr(ibpd, start, length, iova, access);
+
+	mr = mic_mr_create(ibpd, MIC_MKEY_USER, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
 	err = mic_mr_pin(mr, start, length, iova, access);

@@ -61,8 +61,31 @@ struct mic_mkey {
 };
 
 /**
+ * enum mic_mkey_kind - what is behind a memory key
+ * @MIC_MKEY_USER: region of pinned user memory
+ * @MIC_MKEY_FAST: fast registration
+ * @MIC_MKEY_DMABUF: region of a dma-buf
+ * @MIC_MKEY_DM: region of device memory
+ * @MIC_MKEY_NULL: region without memory
+ * @MIC_MKEY_DMA: the kernel's region of everything
+ * @MIC_MKEY_WINDOW: memory window
+ * @MIC_MKEY_KINDS: how many kinds there are
+ */
+enum mic_mkey_kind {
+	MIC_MKEY_USER,
+	MIC_MKEY_FAST,
+	MIC_MKEY_DMABUF,
+	MIC_MKEY_DM,
+	MIC_MKEY_NULL,
+	MIC_MKEY_DMA,
+	MIC_MKEY_WINDOW,
+	MIC_MKEY_KINDS
+};
+
+/**
  * struct mic_mr - memory region
  * @ibmr: ib_core's part
+ * @kind: what is behind it
  * @mkey: its key
  * @win: its memory
  * @umem: pinned user memory, NULL for kernel regions
@@ -73,6 +96,7 @@ struct mic_mkey {
  */
 struct mic_mr {
 	struct ib_mr ibmr;
+	enum mic_mkey_kind kind;
 	struct mic_mkey mkey;
 	struct mic_window win;
 	struct ib_umem *umem;
@@ -108,7 +132,8 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				u64 length, u64 iova, int access,
 				struct ib_pd *ibpd, struct ib_udata *udata);
 int mic_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
-struct mic_mr *mic_mr_create(struct ib_pd *ibpd, int access);
+struct mic_mr *mic_mr_create(struct ib_pd *ibpd, enum mic_mkey_kind kind,
+			     int access);
 void mic_mr_destroy(struct mic_mr *mr);
 
 /* dmabuf.c */

@@ -99,14 +99,15 @@ static int mic_qp_check_init(const struct ib_qp_init_attr *init)
 
 /*
  * A send element has room for its scatter/gather list or its inline data,
- * whichever is more; what that leaves over is given to the user.
+ * whichever is more, and at least for the 8 bytes of an atomic write; what that
+ * leaves over is given to the user.
  */
 static u32 mic_send_stride(struct ib_qp_cap *cap)
 {
 	u32 room = max_t(u32, cap->max_send_sge * sizeof(struct mic_sge),
 			 cap->max_inline_data);
 
-	room = ALIGN(room, 64);
+	room = ALIGN(max_t(u32, room, sizeof(u64)), 64);
 	cap->max_inline_data = room;
 	return MIC_SEND_WQE_HDR + room;
 }

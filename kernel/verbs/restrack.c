@@ -19,7 +19,10 @@
 const char *const mic_mkey_kind_name[MIC_MKEY_KINDS] = {
 	[MIC_MKEY_USER] = "user",
 	[MIC_MKEY_FAST] = "fast",
-	[MIC_MKEY_OTHER] = "other",
+	[MIC_MKEY_DMABUF] = "dmabuf",
+	[MIC_MKEY_DM] = "dm",
+	[MIC_MKEY_NULL] = "null",
+	[MIC_MKEY_DMA] = "dma",
 	[MIC_MKEY_WINDOW] = "window",
 };
 
@@ -31,14 +34,9 @@ const char *const mic_mkey_kind_name[MIC_MKEY_KINDS] = {
  */
 enum mic_mkey_kind mic_mkey_kind(const struct mic_mkey *mkey)
 {
-	const struct mic_mr *mr;
-
 	if (mkey->window)
 		return MIC_MKEY_WINDOW;
-	mr = container_of(mkey, struct mic_mr, mkey);
-	if (READ_ONCE(mr->umem))
-		return MIC_MKEY_USER;
-	return mr->max_pages ? MIC_MKEY_FAST : MIC_MKEY_OTHER;
+	return container_of(mkey, struct mic_mr, mkey)->kind;
 }
 
 /**
@@ -200,17 +198,39 @@ int mic_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return mic_fill_end(msg, table, err);
 }
 
-static int mic_put_srq(struct sk_buff *msg, const struct mic_srq *srq)
+struct mic_srq_view {
+	u32 entries;
+	u32 producer;
+	u32 consumer;
+	u32 limit;
+	bool broken;
+};
+
+/* Under the lock, for modify_srq exchanges the ring. */
+static void mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view)
 {
 	const struct mic_ring *ring = &srq->ring;
+	unsigned long flags;
 
-	return rdma_nl_put_driver_u32(msg, "entries", ring->info.entries) ?:
-	       rdma_nl_put_driver_u32(msg, "producer",
-				      READ_ONCE(ring->ctl->producer)) ?:
-	       rdma_nl_put_driver_u32(msg, "consumer",
-				      READ_ONCE(ring->consumer)) ?:
-	       rdma_nl_put_driver_u32(msg, "limit", READ_ONCE(srq->limit)) ?:
-	       rdma_nl_put_driver_u32(msg, "broken", READ_ONCE(srq->broken));
+	spin_lock_irqsave(&srq->lock, flags);
+	view->entries = ring->info.entries;
+	view->producer = READ_ONCE(ring->ctl->producer);
+	view->consumer = ring->consumer;
+	view->limit = srq->limit;
+	view->broken = srq->broken;
+	spin_unlock_irqrestore(&srq->lock, flags);
+}
+
+static int mic_put_srq(struct sk_buff *msg, struct mic_srq *srq)
+{
+	struct mic_srq_view view;
+
+	mic_srq_look(srq, &view);
+	return rdma_nl_put_driver_u32(msg, "entries", view.entries) ?:
+	       rdma_nl_put_driver_u32(msg, "producer", view.producer) ?:
+	       rdma_nl_put_driver_u32(msg, "consumer", view.consumer) ?:
+	       rdma_nl_put_driver_u32(msg, "limit", view.limit) ?:
+	       rdma_nl_put_driver_u32(msg, "broken", view.broken);
 }
 
 int mic_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)

@@ -7,26 +7,10 @@
 
 #include <rdma/ib_verbs.h>
 
-struct mic_mkey;
+#include "mr.h"
+
 struct mic_qp;
 struct sk_buff;
-
-/**
- * enum mic_mkey_kind - what is behind a memory key
- * @MIC_MKEY_USER: region of pinned user memory
- * @MIC_MKEY_FAST: fast registration
- * @MIC_MKEY_OTHER: any other region: a dma-buf, device memory, all of the
- *	kernel's
- * @MIC_MKEY_WINDOW: memory window
- * @MIC_MKEY_KINDS: how many kinds there are
- */
-enum mic_mkey_kind {
-	MIC_MKEY_USER,
-	MIC_MKEY_FAST,
-	MIC_MKEY_OTHER,
-	MIC_MKEY_WINDOW,
-	MIC_MKEY_KINDS
-};
 
 extern const char *const mic_mkey_kind_name[MIC_MKEY_KINDS];
 

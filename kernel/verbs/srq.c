@@ -2,6 +2,8 @@
 /*
  * Shared receive queues.
  */
+#include <linux/sched.h>
+#include <linux/uaccess.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "../engine/engine.h"
@@ -44,6 +46,7 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	if (err)
 		return err;
 
+	mutex_init(&srq->modify_lock);
 	spin_lock_init(&srq->lock);
 	srq->max_wr = roundup_pow_of_two(init->attr.max_wr);
 	srq->max_sge = init->attr.max_sge;
@@ -87,29 +90,154 @@ int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	return 0;
 }
 
+/* What waits in an SRQ, or -EINVAL if its indices make no sense. */
+static int mic_srq_pending(struct mic_srq *srq, u32 *from)
+{
+	unsigned long flags;
+	int n;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	*from = srq->ring.consumer;
+	n = srq->broken ? -EINVAL : mic_ring_pending(&srq->ring);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return n;
+}
+
+/*
+ * Go on with the @n elements in @to. What was taken while they were copied is
+ * skipped; user space does not post meanwhile, or only harms itself.
+ */
+static int mic_srq_switch(struct mic_srq *srq, struct mic_ring *to,
+			  struct mic_buf **buf, u32 from, u32 n)
+{
+	unsigned long flags;
+	u32 taken;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	taken = srq->ring.consumer - from;
+	if (taken > n || srq->broken) {
+		spin_unlock_irqrestore(&srq->lock, flags);
+		return -EINVAL;
+	}
+	to->consumer = taken;
+	WRITE_ONCE(to->ctl->consumer, taken);
+	WRITE_ONCE(to->ctl->producer, n);
+	srq->ring = *to;
+	srq->max_wr = to->info.entries;
+	swap(srq->buf, *buf);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return 0;
+}
+
+/*
+ * Move the elements that wait to the start of @to, which is in *@buf; the
+ * memory to free is then there. The engine changes no element, so they are
+ * copied while it works.
+ */
+static int mic_srq_move(struct mic_srq *srq, struct mic_ring *to,
+			struct mic_buf **buf)
+{
+	u32 mask = srq->ring.info.entries - 1, stride = to->info.stride;
+	u32 from, i;
+	int n = mic_srq_pending(srq, &from);
+
+	if (n < 0 || n > to->info.entries)
+		return -EINVAL;
+	for (i = 0; i < n; i++) {
+		memcpy(to->base + (size_t)i * stride,
+		       srq->ring.base + (size_t)((from + i) & mask) * stride,
+		       stride);
+		if (!(i % 1024))
+			cond_resched();
+	}
+	return mic_srq_switch(srq, to, buf, from, n);
+}
+
+static int mic_srq_tell(struct mic_modify_srq_cmd *cmd,
+			const struct mic_buf *buf, const struct mic_ring *ring)
+{
+	struct mic_modify_srq_resp resp = { .ring = ring->info };
+
+	mic_buf_info(buf, &resp.map);
+	if (copy_to_user(u64_to_user_ptr(cmd->resp_addr), &resp, sizeof(resp)))
+		return -EFAULT;
+	return 0;
+}
+
+static int mic_srq_resize(struct mic_srq *srq, u32 max_wr,
+			  struct ib_udata *udata)
+{
+	struct mic_uctx *uctx = mic_udata_uctx(udata);
+	struct mic_modify_srq_cmd cmd;
+	struct mic_ring ring = {};
+	struct mic_buf *buf;
+	size_t size = 0;
+	int err;
+
+	if (!uctx)
+		return -EOPNOTSUPP;	/* a kernel consumer posts meanwhile */
+	if (udata->inlen < sizeof(cmd))
+		return -EINVAL;
+	err = ib_copy_from_udata(&cmd, udata, sizeof(cmd));
+	if (err)
+		return err;
+
+	mic_ring_layout(&ring, max_wr, srq->ring.info.stride, &size);
+	buf = mic_buf_create(uctx, size);
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	mic_ring_attach(&ring, buf);
+	err = mic_srq_tell(&cmd, buf, &ring);
+	if (!err)
+		err = mic_srq_move(srq, &ring, &buf);
+	mic_buf_destroy(buf);
+	return err;
+}
+
+static int mic_modify_srq_locked(struct mic_srq *srq,
+				 const struct ib_srq_attr *attr, int mask,
+				 struct ib_udata *udata)
+{
+	u32 max_wr = mask & IB_SRQ_MAX_WR ? attr->max_wr : srq->max_wr;
+	u32 limit = mask & IB_SRQ_LIMIT ? attr->srq_limit :
+					  READ_ONCE(srq->limit);
+	unsigned long flags;
+	int err;
+
+	if (!max_wr || max_wr > MIC_MAX_WR || limit > max_wr)
+		return -EINVAL;
+	if (mask & IB_SRQ_MAX_WR) {
+		err = mic_srq_resize(srq, max_wr, udata);
+		if (err)
+			return err;
+	}
+	if (mask & IB_SRQ_LIMIT) {
+		spin_lock_irqsave(&srq->lock, flags);
+		srq->limit = limit;
+		spin_unlock_irqrestore(&srq->lock, flags);
+	}
+	return 0;
+}
+
 int mic_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		   enum ib_srq_attr_mask mask, struct ib_udata *udata)
 {
 	struct mic_srq *srq = to_mic_srq(ibsrq);
-	unsigned long flags;
+	int err;
 
-	if (mask & IB_SRQ_MAX_WR)
-		return -EOPNOTSUPP;
-	if (mask & IB_SRQ_LIMIT) {
-		if (attr->srq_limit > srq->max_wr)
-			return -EINVAL;
-		spin_lock_irqsave(&srq->lock, flags);
-		srq->limit = attr->srq_limit;
-		spin_unlock_irqrestore(&srq->lock, flags);
-	}
-	return 0;
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
+	mutex_lock(&srq->modify_lock);
+	err = mic_modify_srq_locked(srq, attr, mask, udata);
+	mutex_unlock(&srq->modify_lock);
+	return err;
 }
 
 int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
 	struct mic_srq *srq = to_mic_srq(ibsrq);
 
-	attr->max_wr = srq->max_wr;
+	attr->max_wr = READ_ONCE(srq->max_wr);
 	attr->max_sge = srq->max_sge;
 	attr->srq_limit = READ_ONCE(srq->limit);
 	return 0;

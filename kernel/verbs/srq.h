@@ -6,6 +6,7 @@
 #define MIC_SRQ_H
 
 #include <linux/completion.h>
+#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
@@ -20,6 +21,7 @@ struct mic_sges;
 /**
  * struct mic_srq - shared receive queue
  * @ibsrq: ib_core's part
+ * @modify_lock: one modify at a time, taken before @lock
  * @lock: serialises taking, arming of the limit and kernel posting; irq-safe
  * @buf: memory
  * @ring: the queue
@@ -32,6 +34,7 @@ struct mic_sges;
  */
 struct mic_srq {
 	struct ib_srq ibsrq;
+	struct mutex modify_lock;
 	spinlock_t lock;
 	struct mic_buf *buf;
 	struct mic_ring ring;

@@ -271,11 +271,11 @@ int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 }
 
 /*
- * The queue pair is destroyed or reset and adds no more elements: those it has
- * left must not be returned. They stay where they are, marked, so that nothing
- * the kernel may write at the same time is touched.
+ * Elements that must not be returned stay where they are, marked, so that
+ * nothing the kernel may write at the same time is touched.
  */
-void mic_cq_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
+static void forget(struct ibv_cq *ibcq, uint32_t number,
+		   bool (*matches)(const struct mic_cqe *cqe, uint32_t number))
 {
 	struct mic_cq *cq = to_mcq(ibcq);
 	struct mic_cqe *cqe;
@@ -287,8 +287,33 @@ void mic_cq_forget_qp(struct ibv_cq *ibcq, uint32_t qp_num)
 		cqe = mic_cq_peek(&cq->ring, index);
 		if (!cqe)
 			break;
-		if (cqe->qp_num == qp_num)
+		if (matches(cqe, number))
 			cqe->opcode = MIC_WC_FORGOTTEN;
 	}
 	mic_unlock(&cq->lock);
+}
+
+static bool is_of_qp(const struct mic_cqe *cqe, uint32_t qp_num)
+{
+	return cqe->qp_num == qp_num;
+}
+
+/* The queue pair is destroyed or reset and adds no more elements. */
+void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num)
+{
+	forget(cq, qp_num, is_of_qp);
+}
+
+static bool is_of_srq(const struct mic_cqe *cqe, uint32_t srqn)
+{
+	return cqe->srqn == srqn;
+}
+
+/*
+ * The same for an XRC shared receive queue. Its completions are its own, not
+ * those of the queue pairs that used it, which are anybody's.
+ */
+void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn)
+{
+	forget(cq, srqn, is_of_srq);
 }

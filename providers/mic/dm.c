@@ -40,6 +40,26 @@ static int memcpy_from_dm(void *to, struct ibv_dm *ibdm, uint64_t offset,
 	return 0;
 }
 
+/* Map what has @handle and make it usable. */
+static int map_dm(struct mic_dm *dm, struct ibv_context *context,
+		  uint32_t handle, const struct mic_mmap_info *map,
+		  size_t length)
+{
+	int ret;
+
+	ret = mic_map_queue(&dm->map, to_mctx(context)->doorbell_fd, map);
+	if (ret)
+		return ret;
+	dm->length = length;
+	dm->vdm.handle = handle;
+	dm->vdm.dm.context = context;
+	dm->vdm.dm.handle = handle;
+	dm->vdm.dm.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->vdm.dm.memcpy_to_dm = memcpy_to_dm;
+	dm->vdm.dm.memcpy_from_dm = memcpy_from_dm;
+	return 0;
+}
+
 static int init_dm(struct mic_dm *dm, struct ibv_context *context,
 		   const struct ibv_alloc_dm_attr *attr)
 {
@@ -50,24 +70,25 @@ static int init_dm(struct mic_dm *dm, struct ibv_context *context,
 	if (ret)
 		return ret;
 	dm->vdm.dm.context = context;
-	ret = mic_map_queue(&dm->map, to_mctx(context)->doorbell_fd, &map);
-	if (ret) {
+	ret = map_dm(dm, context, dm->vdm.handle, &map, attr->length);
+	if (ret)
 		ibv_cmd_free_dm(&dm->vdm);
-		return ret;
-	}
-	dm->length = attr->length;
-	dm->vdm.dm.handle = dm->vdm.handle;
-	dm->vdm.dm.comp_mask = IBV_DM_MASK_HANDLE;
-	dm->vdm.dm.memcpy_to_dm = memcpy_to_dm;
-	dm->vdm.dm.memcpy_from_dm = memcpy_from_dm;
-	return 0;
+	return ret;
+}
+
+static struct ibv_dm *finish_dm(struct mic_dm *dm, int err)
+{
+	if (!err)
+		return &dm->vdm.dm;
+	free(dm);
+	errno = err;
+	return NULL;
 }
 
 struct ibv_dm *mic_alloc_dm(struct ibv_context *context,
 			    struct ibv_alloc_dm_attr *attr)
 {
 	struct mic_dm *dm;
-	int ret;
 
 	if (attr->comp_mask) {
 		errno = EINVAL;
@@ -76,13 +97,31 @@ struct ibv_dm *mic_alloc_dm(struct ibv_context *context,
 	dm = calloc(1, sizeof(*dm));
 	if (!dm)
 		return NULL;
-	ret = init_dm(dm, context, attr);
-	if (ret) {
-		free(dm);
-		errno = ret;
+	return finish_dm(dm, init_dm(dm, context, attr));
+}
+
+/* What another process that shares the context has allocated. */
+struct ibv_dm *mic_import_dm(struct ibv_context *context, uint32_t handle)
+{
+	struct mic_dm_query_resp resp = {};
+	struct mic_dm *dm;
+	int ret;
+
+	dm = calloc(1, sizeof(*dm));
+	if (!dm)
 		return NULL;
-	}
-	return &dm->vdm.dm;
+	ret = mic_uverbs_query_dm(context, handle, &resp);
+	if (!ret)
+		ret = map_dm(dm, context, handle, &resp.map, resp.length);
+	return finish_dm(dm, ret);
+}
+
+void mic_unimport_dm(struct ibv_dm *ibdm)
+{
+	struct mic_dm *dm = to_mdm(ibdm);
+
+	mic_unmap_queue(&dm->map);
+	free(dm);
 }
 
 int mic_free_dm(struct ibv_dm *ibdm)

@@ -84,6 +84,7 @@ static void mic_free_context(struct ibv_context *context)
 static const struct verbs_context_ops mic_ops = {
 	.alloc_dm = mic_alloc_dm,
 	.alloc_mw = mic_alloc_mw,
+	.alloc_null_mr = mic_alloc_null_mr,
 	.alloc_parent_domain = mic_alloc_parent_domain,
 	.alloc_pd = mic_alloc_pd,
 	.alloc_td = mic_alloc_td,
@@ -109,6 +110,7 @@ static const struct verbs_context_ops mic_ops = {
 	.free_context = mic_free_context,
 	.free_dm = mic_free_dm,
 	.get_srq_num = mic_get_srq_num,
+	.import_dm = mic_import_dm,
 	.import_mr = mic_import_mr,
 	.import_pd = mic_import_pd,
 	.modify_cq = mic_modify_cq,
@@ -131,6 +133,7 @@ static const struct verbs_context_ops mic_ops = {
 	.req_notify_cq = mic_req_notify_cq,
 	.rereg_mr = mic_rereg_mr,
 	.resize_cq = mic_resize_cq,
+	.unimport_dm = mic_unimport_dm,
 	.unimport_mr = mic_unimport_mr,
 	.unimport_pd = mic_unimport_pd,
 };
@@ -146,6 +149,7 @@ static bool operations_in_place(const struct verbs_context *vctx)
 	const struct {
 		const void *is, *should_be;
 	} fields[] = {
+		{ vctx->alloc_null_mr, mic_alloc_null_mr },
 		{ vctx->alloc_parent_domain, mic_alloc_parent_domain },
 		{ vctx->alloc_td, mic_alloc_td },
 		{ ops->_compat_attach_mcast, ibv_cmd_attach_mcast },

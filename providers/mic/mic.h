@@ -156,6 +156,7 @@ struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 struct ibv_mr *mic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm,
 			     uint64_t offset, size_t length,
 			     unsigned int access);
+struct ibv_mr *mic_alloc_null_mr(struct ibv_pd *pd);
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access);
 int mic_dereg_mr(struct verbs_mr *vmr);
@@ -166,6 +167,8 @@ void mic_unimport_mr(struct ibv_mr *mr);
 struct ibv_dm *mic_alloc_dm(struct ibv_context *context,
 			    struct ibv_alloc_dm_attr *attr);
 int mic_free_dm(struct ibv_dm *dm);
+struct ibv_dm *mic_import_dm(struct ibv_context *context, uint32_t handle);
+void mic_unimport_dm(struct ibv_dm *dm);
 
 /* mw.c */
 struct ibv_mw *mic_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
@@ -188,6 +191,7 @@ int mic_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int mic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct mic_cqe *mic_cq_next(struct mic_cq *cq);
 void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num);
+void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn);
 unsigned int mic_wc_flags(const struct mic_cqe *cqe);
 
 /* cq_ex.c */

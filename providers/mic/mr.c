@@ -6,6 +6,14 @@
 
 #include "mic.h"
 
+struct reg_null_mr {
+	struct ibv_reg_mr base;
+	struct mic_reg_mr_cmd mic;
+};
+static_assert(sizeof(struct reg_null_mr) ==
+		      sizeof(struct ibv_reg_mr) + sizeof(struct mic_reg_mr_cmd),
+	      "the driver's part follows directly");
+
 /* Hand out @vmr, or free it where the command has failed. */
 static struct ibv_mr *finish_mr(struct verbs_mr *vmr, int err)
 {
@@ -16,13 +24,24 @@ static struct ibv_mr *finish_mr(struct verbs_mr *vmr, int err)
 	return NULL;
 }
 
+/* The kernel would call it an invalid argument. */
+static bool on_demand(int access)
+{
+	return access & IBV_ACCESS_ON_DEMAND;
+}
+
 struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, int access)
 {
-	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ibv_reg_mr cmd;
+	struct verbs_mr *vmr;
 
+	if (on_demand(access)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	vmr = calloc(1, sizeof(*vmr));
 	if (!vmr)
 		return NULL;
 	return finish_mr(vmr, ibv_cmd_reg_mr(pd, addr, length, iova, access,
@@ -30,12 +49,36 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 					     sizeof(resp)));
 }
 
+/* All addresses there are; only the lkey is of use. */
+struct ibv_mr *mic_alloc_null_mr(struct ibv_pd *pd)
+{
+	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));
+	struct reg_null_mr cmd = { .mic.flags = MIC_REG_MR_NULL };
+	struct ib_uverbs_reg_mr_resp resp;
+	int ret;
+
+	if (!vmr)
+		return NULL;
+	ret = ibv_cmd_reg_mr(pd, NULL, 0, 0, IBV_ACCESS_LOCAL_WRITE, vmr,
+			     &cmd.base, sizeof(cmd), &resp, sizeof(resp));
+	/* the library leaves the pages of other types alone */
+	vmr->mr_type = IBV_MR_TYPE_NULL_MR;
+	vmr->ibv_mr.pd = pd;
+	vmr->ibv_mr.length = SIZE_MAX;
+	return finish_mr(vmr, ret);
+}
+
 struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 				 size_t length, uint64_t iova, int fd,
 				 int access)
 {
-	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));
+	struct verbs_mr *vmr;
 
+	if (on_demand(access)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	vmr = calloc(1, sizeof(*vmr));
 	if (!vmr)
 		return NULL;
 	return finish_mr(vmr, mic_cmd_reg_dmabuf_mr(pd, offset, length, iova,
@@ -74,6 +117,8 @@ int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ibv_rereg_mr cmd;
 
+	if ((flags & IBV_REREG_MR_CHANGE_ACCESS) && on_demand(access))
+		return EOPNOTSUPP;
 	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 				access, pd, &cmd, sizeof(cmd), &resp,
 				sizeof(resp));

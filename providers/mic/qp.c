@@ -196,10 +196,15 @@ static void reset_queue(struct mic_wq *wq)
 
 int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
+	/* memory has one path and no rate; the kernel says EINVAL to some */
+	const int unsupported = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
+				IBV_QP_RATE_LIMIT | IBV_QP_CAP;
 	struct mic_qp *qp = to_mqp(ibqp);
 	struct ibv_modify_qp cmd = {};
 	int ret;
 
+	if (mask & unsupported)
+		return EOPNOTSUPP;
 	ret = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
 	if (ret || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
 		return ret;

@@ -57,20 +57,29 @@ struct mic_wq {
 	uint32_t max_sge;
 };
 
-static inline void mic_wq_init(struct mic_wq *wq, const struct mic_map *map,
-			       const struct mic_ring_info *info,
-			       uint32_t max_sge, bool one_thread)
+/* The queue is in @map; the kernel may have put something in it. */
+static inline void mic_wq_attach(struct mic_wq *wq, const struct mic_map *map,
+				 const struct mic_ring_info *info)
 {
-	mic_lock_init(&wq->lock, one_thread);
 	wq->entries = info->entries;
 	wq->stride = info->stride;
-	wq->max_sge = max_sge;
 	wq->producer = 0;
 	wq->consumer = 0;
 	if (!info->entries)
 		return;
 	wq->slots = map->addr + info->offset;
 	wq->ctl = (struct mic_ring_ctl *)(map->addr + info->ctl_offset);
+	wq->producer = mic_load_acquire(&wq->ctl->producer);
+	wq->consumer = mic_load_acquire(&wq->ctl->consumer);
+}
+
+static inline void mic_wq_init(struct mic_wq *wq, const struct mic_map *map,
+			       const struct mic_ring_info *info,
+			       uint32_t max_sge, bool one_thread)
+{
+	mic_lock_init(&wq->lock, one_thread);
+	wq->max_sge = max_sge;
+	mic_wq_attach(wq, map, info);
 }
 
 static inline void *mic_wq_slot(const struct mic_wq *wq, uint32_t index)

@@ -15,6 +15,15 @@ static_assert(sizeof(struct create_srq_resp) ==
 			      sizeof(struct mic_create_srq_resp),
 	      "the driver's part follows directly");
 
+struct modify_srq_cmd {
+	struct ibv_modify_srq base;
+	struct mic_modify_srq_cmd mic;
+};
+static_assert(sizeof(struct modify_srq_cmd) ==
+		      sizeof(struct ibv_modify_srq) +
+			      sizeof(struct mic_modify_srq_cmd),
+	      "the driver's part follows directly");
+
 /* Map what the kernel has created. On failure the kernel's part goes too. */
 static int init_srq(struct mic_srq *srq, struct ibv_pd *pd, uint32_t max_sge,
 		    const struct mic_create_srq_resp *resp)
@@ -86,10 +95,46 @@ struct ibv_srq *mic_create_srq_ex(struct ibv_context *context,
 	return finish_srq(srq, ret);
 }
 
+/* The kernel has moved what was posted to a new queue. */
+static int replace_queue(struct mic_srq *srq,
+			 const struct mic_modify_srq_resp *resp)
+{
+	struct mic_map map;
+	int ret;
+
+	ret = mic_map_queue(&map, to_mctx(srq->vsrq.srq.context)->doorbell_fd,
+			    &resp->map);
+	if (ret)
+		return ret;
+	mic_unmap_queue(&srq->map);
+	srq->map = map;
+	mic_wq_attach(&srq->wq, &map, &resp->ring);
+	return 0;
+}
+
+static int resize_srq(struct mic_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	struct mic_modify_srq_resp resp = {};
+	struct modify_srq_cmd cmd = {
+		.mic.resp_addr = (uintptr_t)&resp,
+	};
+	int ret;
+
+	mic_lock(&srq->wq.lock);
+	ret = ibv_cmd_modify_srq(&srq->vsrq.srq, attr, mask, &cmd.base,
+				 sizeof(cmd));
+	if (!ret)
+		ret = replace_queue(srq, &resp);
+	mic_unlock(&srq->wq.lock);
+	return ret;
+}
+
 int mic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
 	struct ibv_modify_srq cmd = {};
 
+	if (mask & IBV_SRQ_MAX_WR)
+		return resize_srq(to_msrq(srq), attr, mask);
 	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
 }
 
@@ -116,6 +161,8 @@ int mic_destroy_srq(struct ibv_srq *ibsrq)
 	ret = ibv_cmd_destroy_srq(ibsrq);
 	if (ret)
 		return ret;
+	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
+		mic_cq_forget_srq(srq->vsrq.cq, srq->srqn);
 	mic_unmap_queue(&srq->map);
 	mic_parent_put(srq->parent);
 	free(srq);

@@ -99,3 +99,17 @@ int mic_uverbs_alloc_dm(struct ibv_context *context,
 		*handle = object->data;
 	return ret;
 }
+
+/* Returns 0 or an errno value. */
+int mic_uverbs_query_dm(struct ibv_context *context, uint32_t handle,
+			struct mic_dm_query_resp *resp)
+{
+	struct request req = {
+		.hdr.object_id = UVERBS_OBJECT_DM,
+		.hdr.method_id = MIC_IB_METHOD_DM_QUERY,
+	};
+
+	add_attr(&req, MIC_IB_ATTR_DM_QUERY_HANDLE, 0, handle);
+	add_out(&req, MIC_IB_ATTR_DM_QUERY_RESP, resp, sizeof(*resp));
+	return execute(context, &req);
+}

@@ -12,5 +12,7 @@ int mic_uverbs_query_context(struct verbs_context *vctx, int *doorbell_fd);
 int mic_uverbs_alloc_dm(struct ibv_context *context,
 			const struct ibv_alloc_dm_attr *attr, uint32_t *handle,
 			struct mic_mmap_info *map);
+int mic_uverbs_query_dm(struct ibv_context *context, uint32_t handle,
+			struct mic_dm_query_resp *resp);
 
 #endif /* MIC_UVERBS_H */

@@ -44,12 +44,41 @@ static void destroy_cqs(struct endpoint *ep)
 		check(!ibv_destroy_cq(ep->recv_cq), "ibv_destroy_cq fails");
 }
 
+static bool is_xrc(const struct endpoint *ep)
+{
+	return ep->options.type == IBV_QPT_XRC_SEND ||
+	       ep->options.type == IBV_QPT_XRC_RECV;
+}
+
+/* One half of a connection: the other half is on the other side. */
+static bool create_xrc_qp(struct endpoint *ep)
+{
+	const struct endpoint_options *options = &ep->options;
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = options->type,
+	};
+
+	if (options->type == IBV_QPT_XRC_RECV) {
+		init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+		init.xrcd = options->xrcd;
+	} else {
+		init.comp_mask = IBV_QP_INIT_ATTR_PD;
+		init.pd = options->pd ? options->pd : ep->dev->pd;
+		init.send_cq = ep->send_cq;
+		init.cap.max_send_wr = options->depth;
+		init.cap.max_send_sge = options->sges;
+	}
+	ep->qp = ibv_create_qp_ex(ep->dev->ctx, &init);
+	return ep->qp;
+}
+
 static bool create_qp(struct endpoint *ep)
 {
 	const struct endpoint_options *options = &ep->options;
 	struct ibv_qp_init_attr init = {
 		.send_cq = ep->send_cq,
 		.recv_cq = ep->recv_cq,
+		.srq = options->srq,
 		.qp_type = options->type,
 		.sq_sig_all = options->signal_all,
 		.cap = {
@@ -61,6 +90,8 @@ static bool create_qp(struct endpoint *ep)
 		},
 	};
 
+	if (is_xrc(ep))
+		return create_xrc_qp(ep);
 	ep->qp = ibv_create_qp(options->pd ? options->pd : ep->dev->pd, &init);
 	ep->max_inline = init.cap.max_inline_data;
 	return ep->qp;
@@ -182,7 +213,8 @@ void endpoint_to_rtr(struct endpoint *ep, const struct endpoint_address *peer)
 		attr.rq_psn = peer->psn;
 		attr.ah_attr = path_to(ep->dev, &peer->gid);
 	}
-	if (ep->options.type == IBV_QPT_RC)
+	if (ep->options.type == IBV_QPT_RC ||
+	    ep->options.type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	modify(ep, &attr, mask);
 }
@@ -199,7 +231,10 @@ void endpoint_to_rts(struct endpoint *ep)
 	};
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (ep->options.type == IBV_QPT_RC)
+	if (ep->options.type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
+	if (ep->options.type == IBV_QPT_RC ||
+	    ep->options.type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	modify(ep, &attr, mask);

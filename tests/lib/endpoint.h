@@ -23,6 +23,8 @@ struct endpoint_options {
 	struct ibv_cq *send_cq; /* NULL: one of its own */
 	struct ibv_cq *recv_cq;
 	struct ibv_comp_channel *channel; /* of its own queues */
+	struct ibv_srq *srq;		  /* NULL: a receive queue */
+	struct ibv_xrcd *xrcd;		  /* of an XRC_RECV queue pair */
 	unsigned int access;
 	uint8_t timeout;
 	uint8_t retry_count;

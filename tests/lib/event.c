@@ -81,3 +81,12 @@ bool events_none(struct ibv_context *ctx)
 			     ibv_event_type_str(type));
 	return none;
 }
+
+void events_drop(struct ibv_context *ctx)
+{
+	enum ibv_event_type type;
+	const void *object;
+
+	while (take_event(ctx, &type, &object))
+		;
+}

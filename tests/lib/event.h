@@ -22,4 +22,7 @@ bool event_expect(struct ibv_context *ctx, enum ibv_event_type type,
 /* Is there no event? Takes what there is, with a remark. */
 bool events_none(struct ibv_context *ctx);
 
+/* Take what events there are. */
+void events_drop(struct ibv_context *ctx);
+
 #endif /* TESTS_EVENT_H */

@@ -25,6 +25,12 @@ const char *opcode_name(enum ibv_wr_opcode opcode)
 		return "FAA";
 	case IBV_WR_SEND_WITH_INV:
 		return "SEND_INV";
+	case IBV_WR_ATOMIC_WRITE:
+		return "ATOMIC_WRITE";
+	case IBV_WR_BIND_MW:
+		return "BIND_MW";
+	case IBV_WR_LOCAL_INV:
+		return "LOCAL_INV";
 	default:
 		return "?";
 	}

@@ -19,6 +19,7 @@
  *	which an offset is itself a kernel virtual address
  * @nblocks: number of entries in @block
  * @shift: log2 of the size of a block in bytes
+ * @null: there is no memory: zeros are read, and what is written is dropped
  *
  * Who owns the window keeps it and its pages in place while anything refers
  * to it; the window itself carries no reference.
@@ -27,6 +28,7 @@ struct mic_window {
 	void **block;
 	u32 nblocks;
 	u8 shift;
+	bool null;
 };
 
 /**
@@ -36,7 +38,7 @@ struct mic_window {
  *	checked it against the window's size
  * @len: in: bytes wanted; out: how many of them are contiguous
  *
- * Return: kernel virtual address.
+ * Return: kernel virtual address, NULL for a null window.
  */
 static inline void *mic_window_at(const struct mic_window *win, u64 off,
 				  size_t *len)
@@ -44,7 +46,7 @@ static inline void *mic_window_at(const struct mic_window *win, u64 off,
 	u64 in_block;
 
 	if (!win->block)
-		return (void *)(uintptr_t)off;
+		return win->null ? NULL : (void *)(uintptr_t)off;
 
 	in_block = off & ((1ULL << win->shift) - 1);
 	*len = min_t(u64, *len, (1ULL << win->shift) - in_block);

@@ -45,6 +45,17 @@ enum mic_ib_attrs_alloc_dm {
 	MIC_IB_ATTR_ALLOC_DM_MAP = (1U << UVERBS_ID_NS_SHIFT),
 };
 
+/* A method of our own of device memory: what another process has allocated. */
+enum mic_ib_dm_methods {
+	MIC_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum mic_ib_attrs_dm_query {
+	MIC_IB_ATTR_DM_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	/* out: struct mic_dm_query_resp */
+	MIC_IB_ATTR_DM_QUERY_RESP,
+};
+
 /* The answer to alloc_ucontext and query_context. */
 struct mic_alloc_ucontext_resp {
 	__s32 doorbell_fd;
@@ -87,6 +98,38 @@ struct mic_create_srq_resp {
 	struct mic_ring_info ring;
 	__u32 srqn;
 	__u32 reserved;
+};
+
+/*
+ * With modify_srq to another size. The command has no room for an answer, so
+ * the kernel stores it where @resp_addr says.
+ */
+struct mic_modify_srq_cmd {
+	__aligned_u64 resp_addr;	/* of a struct mic_modify_srq_resp */
+};
+
+struct mic_modify_srq_resp {
+	struct mic_mmap_info map;
+	struct mic_ring_info ring;
+};
+
+/* With reg_mr; may be left out. */
+enum mic_reg_mr_flags {
+	/*
+	 * No memory: what is written there is dropped, what is read is zero.
+	 * Address and length of the command are 0, and the access is local.
+	 */
+	MIC_REG_MR_NULL = 1 << 0,
+};
+
+struct mic_reg_mr_cmd {
+	__u32 flags;		/* enum mic_reg_mr_flags */
+	__u32 reserved;
+};
+
+struct mic_dm_query_resp {
+	struct mic_mmap_info map;
+	__aligned_u64 length;	/* bytes, as allocated */
 };
 
 struct mic_create_ah_resp {
@@ -275,7 +318,8 @@ struct mic_cqe {
 	__u8 smac[6];
 	__u8 port_num;
 	__u8 dlid_path_bits;
-	__u32 reserved[2];
+	__u32 srqn;		/* XRC: number of the SRQ the receive was in */
+	__u32 reserved;
 	__u32 owner;
 };
 

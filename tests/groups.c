@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Multicast groups: who gets a datagram, and who does not.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES (1UL << 18)
+#define MULTICAST_QPN 0xffffffU
+
+enum {
+	GRH_BYTES = 40,
+	SLOT_BYTES = 128,
+	SLOTS = 64,
+	MEMBERS = 6,
+	STREAM = 500
+};
+
+/* The first half of the members is on the sender's device. */
+struct stage {
+	struct setup *setup;
+	struct endpoint sender;
+	struct endpoint members[MEMBERS];
+	union ibv_gid group;
+	union ibv_gid other_group;
+	struct ibv_ah *ah;
+};
+
+static union ibv_gid group_gid(uint8_t number)
+{
+	union ibv_gid gid = { .raw = { 0xff, 0x0e, [15] = number } };
+
+	return gid;
+}
+
+static bool is_on_sender(unsigned int who)
+{
+	return who < MEMBERS / 2;
+}
+
+static const struct region *memory_of(struct stage *stage, unsigned int who)
+{
+	return is_on_sender(who) ? &stage->setup->a_mem : &stage->setup->b_mem;
+}
+
+static size_t slot_of(unsigned int who, uint64_t id)
+{
+	return ((size_t)(who + 1) * SLOTS + id % SLOTS) * SLOT_BYTES;
+}
+
+static void receive(struct stage *stage, unsigned int who, uint64_t id)
+{
+	struct ibv_sge sge = region_sge(memory_of(stage, who), slot_of(who, id),
+					SLOT_BYTES);
+
+	post_recv(&stage->members[who], id, &sge, 1);
+}
+
+static void stage_open(struct stage *stage, struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+	unsigned int i;
+
+	stage->setup = setup;
+	stage->group = group_gid(1);
+	stage->other_group = group_gid(2);
+	endpoint_create(&stage->sender, &setup->a_dev, &options);
+	endpoint_connect(&stage->sender, NULL);
+	for (i = 0; i < MEMBERS; i++) {
+		endpoint_create(&stage->members[i],
+				is_on_sender(i) ? &setup->a_dev : &setup->b_dev,
+				&options);
+		endpoint_connect(&stage->members[i], NULL);
+	}
+	stage->ah = address_handle(&setup->a_dev, &stage->group);
+}
+
+static void stage_close(struct stage *stage)
+{
+	unsigned int i;
+
+	check(!ibv_destroy_ah(stage->ah), "ibv_destroy_ah fails");
+	for (i = 0; i < MEMBERS; i++) {
+		ibv_detach_mcast(stage->members[i].qp, &stage->group, 0);
+		ibv_detach_mcast(stage->members[i].qp, &stage->other_group, 0);
+		endpoint_destroy(&stage->members[i]);
+	}
+	ibv_detach_mcast(stage->sender.qp, &stage->group, 0);
+	endpoint_destroy(&stage->sender);
+}
+
+static bool join(struct endpoint *ep, const union ibv_gid *gid)
+{
+	int error = ibv_attach_mcast(ep->qp, gid, 0);
+
+	return check(!error, "ibv_attach_mcast: %s", strerror(error));
+}
+
+static bool leave(struct endpoint *ep, const union ibv_gid *gid)
+{
+	int error = ibv_detach_mcast(ep->qp, gid, 0);
+
+	return check(!error, "ibv_detach_mcast: %s", strerror(error));
+}
+
+static bool send_datagram(struct stage *stage, uint64_t id, uint32_t qkey)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, &sge, 1);
+
+	memcpy(setup->a_mem.addr, &id, 8);
+	wr.wr.ud.ah = stage->ah;
+	wr.wr.ud.remote_qpn = MULTICAST_QPN;
+	wr.wr.ud.remote_qkey = qkey;
+	post_send(&stage->sender, &wr);
+	return cq_expect(stage->sender.send_cq, id, IBV_WC_SUCCESS);
+}
+
+static bool gets(struct stage *stage, unsigned int who, uint64_t id)
+{
+	const uint8_t *data = memory_of(stage, who)->addr + slot_of(who, id) +
+			      GRH_BYTES;
+	struct ibv_wc wc;
+	uint64_t value;
+
+	if (!check(cq_success(stage->members[who].recv_cq, id, &wc),
+		   "member %u gets nothing", who))
+		return false;
+	memcpy(&value, data, 8);
+	return check(wc.byte_len == GRH_BYTES + 8, "%u bytes", wc.byte_len) &&
+	       check(wc.wc_flags & IBV_WC_GRH, "no GRH") &&
+	       check(wc.src_qp == stage->sender.qp->qp_num, "sender %u",
+		     wc.src_qp) &&
+	       check(value == id, "member %u gets %" PRIu64, who, value);
+}
+
+static bool gets_nothing(struct stage *stage, unsigned int who)
+{
+	return check(cq_stays_empty(stage->members[who].recv_cq, 0),
+		     "member %u gets a datagram", who);
+}
+
+/* A datagram that exactly those in @members get, a bit for each. */
+static bool reaches(struct stage *stage, uint64_t id, unsigned int members)
+{
+	unsigned int i;
+
+	for (i = 0; i < MEMBERS; i++)
+		receive(stage, i, id);
+	if (!send_datagram(stage, id, ENDPOINT_QKEY))
+		return false;
+	for (i = 0; i < MEMBERS; i++)
+		if (members >> i & 1 ? !gets(stage, i, id) :
+				       !gets_nothing(stage, i))
+			return false;
+	return true;
+}
+
+/* --- cases -------------------------------------------------------------------- */
+
+static bool members_only(struct stage *stage)
+{
+	return reaches(stage, 1, 0) &&
+	       join(&stage->members[1], &stage->group) &&
+	       join(&stage->members[2], &stage->other_group) &&
+	       join(&stage->members[4], &stage->group) &&
+	       join(&stage->members[5], &stage->group) &&
+	       reaches(stage, 1, 0x32);
+}
+
+static bool leaving(struct stage *stage)
+{
+	return join(&stage->members[0], &stage->group) &&
+	       join(&stage->members[3], &stage->group) &&
+	       join(&stage->members[4], &stage->group) &&
+	       reaches(stage, 1, 0x19) &&
+	       leave(&stage->members[3], &stage->group) &&
+	       leave(&stage->members[0], &stage->group) &&
+	       check(send_datagram(stage, 2, ENDPOINT_QKEY), "sending") &&
+	       gets_nothing(stage, 0) && gets_nothing(stage, 3);
+}
+
+static bool joined_twice(struct stage *stage)
+{
+	return join(&stage->members[4], &stage->group) &&
+	       join(&stage->members[4], &stage->group) &&
+	       (receive(stage, 4, 1), true) && reaches(stage, 1, 0x10) &&
+	       gets_nothing(stage, 4) &&
+	       leave(&stage->members[4], &stage->group) &&
+	       check(send_datagram(stage, 2, ENDPOINT_QKEY), "sending") &&
+	       gets_nothing(stage, 4);
+}
+
+static bool sender_is_member(struct stage *stage)
+{
+	struct ibv_sge sge = region_sge(&stage->setup->a_mem, SLOT_BYTES,
+					SLOT_BYTES);
+
+	post_recv(&stage->sender, 9, &sge, 1);
+	return join(&stage->sender, &stage->group) &&
+	       join(&stage->members[5], &stage->group) &&
+	       reaches(stage, 1, 0x20) &&
+	       cq_expect(stage->sender.recv_cq, 9, IBV_WC_SUCCESS);
+}
+
+/* One without a receive loses it, and the others don't notice. */
+static bool no_receive(struct stage *stage)
+{
+	return join(&stage->members[3], &stage->group) &&
+	       join(&stage->members[4], &stage->group) &&
+	       (receive(stage, 4, 1), true) &&
+	       send_datagram(stage, 1, ENDPOINT_QKEY) && gets(stage, 4, 1) &&
+	       gets_nothing(stage, 3) && reaches(stage, 2, 0x18);
+}
+
+static bool wrong_qkey(struct stage *stage)
+{
+	if (!join(&stage->members[3], &stage->group))
+		return false;
+	receive(stage, 3, 1);
+	return send_datagram(stage, 1, ENDPOINT_QKEY ^ 1) &&
+	       gets_nothing(stage, 3) &&
+	       send_datagram(stage, 1, ENDPOINT_QKEY) && gets(stage, 3, 1);
+}
+
+static bool refused(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint *ep = &stage->members[0];
+	struct endpoint rc;
+	bool ok;
+
+	endpoint_create(&rc, &stage->setup->a_dev, &options);
+	ok = check(ibv_attach_mcast(rc.qp, &stage->group, 0) == EINVAL,
+		   "an RC queue pair joins") &&
+	     check(ibv_attach_mcast(ep->qp, &stage->setup->a_dev.gid, 0) ==
+			   EINVAL,
+		   "a GID that is no group's") &&
+	     check(ibv_detach_mcast(ep->qp, &stage->group, 0) == EINVAL,
+		   "leaving a group it is not in");
+	endpoint_destroy(&rc);
+	return ok;
+}
+
+static bool member_in_use(struct stage *stage)
+{
+	return join(&stage->members[0], &stage->group) &&
+	       check(ibv_destroy_qp(stage->members[0].qp) == EBUSY,
+		     "a member is destroyed") &&
+	       reaches(stage, 1, 1);
+}
+
+static bool stream(struct stage *stage)
+{
+	unsigned int i;
+	uint64_t id;
+
+	for (i = 0; i < MEMBERS; i++)
+		if (!join(&stage->members[i], &stage->group))
+			return false;
+	for (id = 0; id < STREAM; id++)
+		if (!reaches(stage, id, (1U << MEMBERS) - 1))
+			return false;
+	return true;
+}
+
+static const struct {
+	bool (*run)(struct stage *stage);
+	const char *name;
+} cases[] = {
+	{ members_only, "members on both devices, and nobody else" },
+	{ leaving, "who has left gets nothing" },
+	{ joined_twice, "joining twice is joining once" },
+	{ sender_is_member, "a sender that is a member" },
+	{ no_receive, "a member without a receive" },
+	{ wrong_qkey, "a wrong Q_Key" },
+	{ refused, "what is refused" },
+	{ member_in_use, "a member can't be destroyed" },
+	{ stream, "500 datagrams in order to six members" },
+};
+
+int main(int argc, char **argv)
+{
+	struct setup setup;
+	struct stage stage;
+	unsigned int i;
+	bool ok;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	for (i = 0; i < COUNT(cases); i++) {
+		stage_open(&stage, &setup);
+		ok = cases[i].run(&stage);
+		stage_close(&stage);
+		tap_ok(ok, "%s", cases[i].name);
+	}
+	setup_close(&setup);
+	return tap_end();
+}

@@ -1,0 +1,752 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What the device says it can: for each of its limits that much, and one more.
+ *
+ *   limits [--full]
+ *
+ * Without --full: limits of one object. With it: as many objects as there may
+ * be, of each kind.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pattern.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES (1UL << 16)
+#define GIB (1UL << 30)
+#define MIB (1UL << 20)
+
+/* What the issue of them promises, whatever the device says. */
+enum {
+	LEAST_QP = 16384,
+	LEAST_CQ = 65536,
+	LEAST_CQE = 4194304,
+	LEAST_MR = 1000000,
+	LEAST_WR = 32768,
+	LEAST_SGE = 32,
+	LEAST_INLINE = 512,
+	LEAST_READS = 128,
+	/* the kernel has some objects of its own on each device */
+	KERNEL_OBJECTS = 16,
+};
+
+static struct setup setup;
+
+/* --- queue pairs ------------------------------------------------------------ */
+
+static struct endpoint_options small(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+
+	options.depth = 4;
+	options.sges = 1;
+	return options;
+}
+
+static bool creates(const struct endpoint_options *options)
+{
+	struct endpoint ep;
+
+	if (!endpoint_try_create(&ep, &setup.a_dev, options))
+		return false;
+	endpoint_destroy(&ep);
+	return true;
+}
+
+static bool refuses(const struct endpoint_options *options)
+{
+	return check(!creates(options), "it is created") &&
+	       check(errno == EINVAL, "errno %s", strerror(errno));
+}
+
+static bool max_qp_wr(void)
+{
+	struct endpoint_options options = small();
+	struct ibv_cq *cq;
+	bool ok;
+
+	cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
+	options.send_cq = cq;
+	options.recv_cq = cq;
+	options.depth = setup.a_dev.attr.max_qp_wr;
+	ok = check(options.depth >= LEAST_WR, "max_qp_wr %u", options.depth) &&
+	     check(creates(&options), "it is refused");
+	options.depth++;
+	ok = ok && refuses(&options);
+	ibv_destroy_cq(cq);
+	return ok;
+}
+
+/* As many requests as fit wait in the queue, and all are carried out. */
+static bool deep_queue(void)
+{
+	struct endpoint_options options = small();
+	uint32_t depth = setup.a_dev.attr.max_qp_wr, i;
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);
+	struct endpoint a, b;
+	struct ibv_wc wc;
+	bool ok = true;
+
+	options.depth = depth;
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	for (i = 0; ok && i < depth; i++) {
+		wr.wr_id = i;
+		ok = check(!try_post_send(&a, &wr), "send %u is refused", i);
+	}
+	ok = ok && check(try_post_send(&a, &wr) == ENOMEM, "one more fits");
+	for (i = 0; ok && i < depth; i++)
+		ok = check(!try_post_recv(&b, i, NULL, 0), "receive %u", i);
+	for (i = 0; ok && i < depth; i++)
+		ok = cq_success(a.send_cq, i, &wc) &&
+		     cq_success(b.recv_cq, i, &wc);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+static bool max_sge(void)
+{
+	struct endpoint_options options = small();
+	bool ok;
+
+	options.sges = setup.a_dev.attr.max_sge;
+	ok = check(options.sges >= LEAST_SGE, "max_sge %u", options.sges) &&
+	     check(creates(&options), "it is refused");
+	options.sges++;
+	return ok && refuses(&options);
+}
+
+/* A message of as many pieces as may be, gathered and scattered. */
+static bool many_pieces(void)
+{
+	struct endpoint_options options = small();
+	uint32_t n = setup.a_dev.attr.max_sge, i;
+	struct ibv_sge from[LEAST_SGE + 1], to[LEAST_SGE + 1];
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, from, LEAST_SGE);
+	struct endpoint a, b;
+	bool ok = true;
+
+	n = n > LEAST_SGE ? LEAST_SGE : n;
+	options.sges = n;
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	memcpy(setup.a_mem.addr, pattern_bytes(1, REGION_BYTES), REGION_BYTES);
+	for (i = 0; i <= n; i++) {
+		from[i] = region_sge(&setup.a_mem, 1000 * i, 100 + i);
+		to[i] = region_sge(&setup.b_mem, 1000 * i, 100 + i);
+	}
+	post_recv(&b, 2, to, n);
+	post_send(&a, &wr);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_SUCCESS) &&
+	     cq_expect(b.recv_cq, 2, IBV_WC_SUCCESS);
+	for (i = 0; ok && i < n; i++)
+		ok = check(!memcmp(setup.a_mem.addr + 1000 * i,
+				   setup.b_mem.addr + 1000 * i, 100 + i),
+			   "piece %u", i);
+	wr.num_sge = n + 1;
+	ok = ok && check(try_post_send(&a, &wr) == EINVAL, "a piece more") &&
+	     check(try_post_recv(&b, 2, to, n + 1) == EINVAL, "a piece more");
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+static bool max_inline(void)
+{
+	struct endpoint_options options = small();
+	bool ok;
+
+	options.inline_bytes = LEAST_INLINE;
+	ok = check(creates(&options), "%u bytes are refused",
+		   options.inline_bytes);
+	options.inline_bytes++;
+	return ok && refuses(&options);
+}
+
+static bool max_rd_atomic(void)
+{
+	struct endpoint_options options = small();
+	struct ibv_qp_attr attr = {
+		.max_dest_rd_atomic = setup.a_dev.attr.max_qp_rd_atom + 1,
+	};
+	struct endpoint a, b;
+	uint32_t i;
+	bool ok;
+
+	options.depth = setup.a_dev.attr.max_qp_rd_atom;
+	options.reads = options.depth;
+	ok = check(options.depth >= LEAST_READS, "max_qp_rd_atom %u",
+		   options.depth) &&
+	     check(setup.a_dev.attr.max_qp_init_rd_atom >= LEAST_READS,
+		   "max_qp_init_rd_atom");
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	for (i = 0; i < options.depth; i++) {
+		struct ibv_sge sge = region_sge(&setup.a_mem, 8 * i, 8);
+		struct ibv_send_wr wr = send_wr(i, IBV_WR_RDMA_READ, &sge, 1);
+
+		wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr;
+		wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+		post_send(&a, &wr);
+	}
+	for (i = 0; ok && i < options.depth; i++)
+		ok = cq_expect(a.send_cq, i, IBV_WC_SUCCESS);
+	ok = ok && check(ibv_modify_qp(b.qp, &attr,
+				       IBV_QP_MAX_DEST_RD_ATOMIC) == EINVAL,
+			 "one more");
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* --- queues ------------------------------------------------------------------- */
+
+static bool max_cqe(void)
+{
+	int max = setup.a_dev.attr.max_cqe;
+	struct ibv_cq *cq;
+	bool ok;
+
+	cq = ibv_create_cq(setup.a_dev.ctx, max, NULL, NULL, 0);
+	ok = check(max >= LEAST_CQE, "max_cqe %d", max) &&
+	     check(cq, "%d entries: %s", max, strerror(errno)) &&
+	     check(cq->cqe == max, "%d entries", cq->cqe) &&
+	     check(ibv_resize_cq(cq, max + 1) == EINVAL, "resized to more") &&
+	     check(!ibv_resize_cq(cq, 1), "resized to 1");
+	if (cq)
+		ibv_destroy_cq(cq);
+	errno = 0;
+	return ok &&
+	       check(!ibv_create_cq(setup.a_dev.ctx, max + 1, NULL, NULL, 0) &&
+			     errno == EINVAL,
+		     "one more: %s", strerror(errno));
+}
+
+static bool srq_of(uint32_t wr, uint32_t sge)
+{
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = wr, .max_sge = sge },
+	};
+	struct ibv_srq *srq = ibv_create_srq(setup.a_dev.pd, &attr);
+
+	return srq && !ibv_destroy_srq(srq);
+}
+
+static bool max_srq_wr(void)
+{
+	uint32_t max = setup.a_dev.attr.max_srq_wr;
+
+	return check(max >= LEAST_WR, "max_srq_wr %u", max) &&
+	       check(srq_of(max, 1), "%u are refused", max) &&
+	       check(!srq_of(max + 1, 1) && errno == EINVAL, "one more");
+}
+
+static bool max_srq_sge(void)
+{
+	uint32_t max = setup.a_dev.attr.max_srq_sge;
+
+	return check(max >= LEAST_SGE, "max_srq_sge %u", max) &&
+	       check(srq_of(4, max), "%u are refused", max) &&
+	       check(!srq_of(4, max + 1) && errno == EINVAL, "one more");
+}
+
+static bool max_dm(void)
+{
+	struct ibv_alloc_dm_attr attr = { 0 };
+	struct ibv_device_attr_ex ex;
+	struct ibv_dm *dm;
+	bool ok;
+
+	if (ibv_query_device_ex(setup.a_dev.ctx, NULL, &ex))
+		bail("ibv_query_device_ex fails");
+	attr.length = ex.max_dm_size + 1;
+	ok = check(!ibv_alloc_dm(setup.a_dev.ctx, &attr) && errno == ENOMEM,
+		   "one byte more: %s", strerror(errno));
+	attr.length = ex.max_dm_size;
+	dm = ibv_alloc_dm(setup.a_dev.ctx, &attr);
+	if (!check(dm, "all of it: %s", strerror(errno)))
+		return false;
+	attr.length = 1;
+	ok = check(!ibv_alloc_dm(setup.a_dev.ctx, &attr) && errno == ENOMEM,
+		   "a byte of an empty pool") &&
+	     ok;
+	return check(!ibv_free_dm(dm), "ibv_free_dm fails") && ok;
+}
+
+/* --- messages and regions ------------------------------------------------------- */
+
+/*
+ * @length bytes of addresses for a few pages of memory, which appear again and
+ * again.
+ */
+static uint8_t *map_repeated(size_t length, size_t memory)
+{
+	int fd = memfd_create("limits", MFD_CLOEXEC);
+	uint8_t *base;
+	size_t at;
+
+	base = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
+	if (fd < 0 || ftruncate(fd, memory) || base == MAP_FAILED)
+		bail("no memory: %s", strerror(errno));
+	for (at = 0; at < length; at += memory)
+		if (mmap(base + at, memory, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			bail("mmap: %s", strerror(errno));
+	close(fd);
+	return base;
+}
+
+/* Between @length bytes there and nothing here. */
+static enum ibv_wc_status move(struct endpoint *ep, enum ibv_wr_opcode opcode,
+			       const struct ibv_mr *null, struct ibv_mr *mr,
+			       uint64_t length)
+{
+	struct ibv_sge sges[2] = {
+		{ .addr = 0, .length = length / 2, .lkey = null->lkey },
+		{ .addr = 0,
+		  .length = length - length / 2,
+		  .lkey = null->lkey },
+	};
+	struct ibv_send_wr wr = send_wr(1, opcode, sges, 2);
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+
+	wr.wr.rdma.remote_addr = (uintptr_t)mr->addr;
+	wr.wr.rdma.rkey = mr->rkey;
+	post_send(ep, &wr);
+	cq_wait(ep->send_cq, &wc);
+	return wc.status;
+}
+
+static bool max_message(void)
+{
+	uint64_t max = setup.a_dev.port.max_msg_sz;
+	uint8_t *memory = map_repeated(GIB + 32 * MIB, 32 * MIB);
+	struct ibv_mr *mr = ibv_reg_mr(setup.b_dev.pd, memory, GIB + MIB,
+				       ACCESS_ALL);
+	struct ibv_mr *null = ibv_alloc_null_mr(setup.a_dev.pd);
+	struct endpoint_options options = small();
+	struct endpoint a, b;
+	bool ok;
+
+	if (!mr || !null)
+		bail("cannot register: %s", strerror(errno));
+	options.sges = 2;
+	memset(memory, 0x66, 32 * MIB);
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	ok = check(max >= GIB, "max_msg_sz %" PRIu64, max) &&
+	     check(!move(&a, IBV_WR_RDMA_READ, null, mr, max), "READ") &&
+	     check(!move(&a, IBV_WR_RDMA_WRITE, null, mr, max), "WRITE") &&
+	     check(!memory[0] && !memory[32 * MIB - 1] && !memory[7777777],
+		   "not all is zero") &&
+	     check(move(&a, IBV_WR_RDMA_WRITE, null, mr, max + 1) ==
+			   IBV_WC_LOC_LEN_ERR,
+		   "one byte more");
+	pair_destroy(&a, &b);
+	check(!ibv_dereg_mr(mr) && !ibv_dereg_mr(null), "ibv_dereg_mr");
+	munmap(memory, GIB + 32 * MIB);
+	return ok;
+}
+
+/* More addresses than most machines have memory, and the last byte of them. */
+static bool large_region(void)
+{
+	const size_t length = 16 * GIB;
+	uint8_t *memory = map_repeated(length, 64 * MIB);
+	struct ibv_mr *mr = ibv_reg_mr(setup.b_dev.pd, memory, length,
+				       ACCESS_ALL);
+	struct endpoint_options options = small();
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	struct endpoint a, b;
+	bool ok;
+
+	if (!check(mr, "ibv_reg_mr: %s", strerror(errno)))
+		return false;
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	memset(setup.a_mem.addr, 0x77, 8);
+	wr.wr.rdma.rkey = mr->rkey;
+	wr.wr.rdma.remote_addr = (uintptr_t)memory + length - 8;
+	post_send(&a, &wr);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_SUCCESS) &&
+	     check(memory[length - 1] == 0x77, "the last byte");
+	wr.wr.rdma.remote_addr++;
+	post_send(&a, &wr);
+	ok = ok && cq_expect(a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+	pair_destroy(&a, &b);
+	check(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	munmap(memory, length);
+	return ok;
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+}
+
+/* What registration costs beside pinning, of pages of either size. */
+static bool registration_of(int advice, const char *kind)
+{
+	void *memory = mmap(NULL, GIB, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t start, lock, unlock, reg, dereg;
+	struct ibv_mr *mr;
+	int round;
+
+	if (!check(memory != MAP_FAILED, "no memory for 1 GiB") ||
+	    !check(!madvise(memory, GIB, advice), "no %s", kind))
+		return false;
+	memset(memory, 1, GIB);
+	for (round = 0; round < 2; round++) {
+		start = now_us();
+		if (!check(!mlock(memory, GIB), "mlock: %s", strerror(errno)))
+			return false;
+		lock = now_us() - start;
+		start = now_us();
+		munlock(memory, GIB);
+		unlock = now_us() - start;
+		start = now_us();
+		mr = ibv_reg_mr(setup.a_dev.pd, memory, GIB, ACCESS_ALL);
+		reg = now_us() - start;
+		if (!check(mr, "ibv_reg_mr: %s", strerror(errno)))
+			return false;
+		start = now_us();
+		ibv_dereg_mr(mr);
+		dereg = now_us() - start;
+		tap_note("1 GiB of %s: mlock %" PRIu64 " us, munlock %" PRIu64
+			 " us, ibv_reg_mr %" PRIu64 " us, ibv_dereg_mr %" PRIu64
+			 " us; registration / mlock %.2f",
+			 kind, lock, unlock, reg, dereg, (double)reg / lock);
+	}
+	munmap(memory, GIB);
+	return true;
+}
+
+static bool registration(void)
+{
+	return registration_of(MADV_NOHUGEPAGE, "small pages") &&
+	       registration_of(MADV_HUGEPAGE, "huge pages");
+}
+
+/* --- memory of queue pairs --------------------------------------------------- */
+
+enum { IDLE_QPS = 2000, IDLE_BYTES = 8192 };
+
+static long meminfo_kb(const char *key)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kb = -1;
+
+	if (!file)
+		bail("no /proc/meminfo");
+	while (kb < 0 && fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, strlen(key)) &&
+		    line[strlen(key)] == ':')
+			kb = atol(line + strlen(key) + 1);
+	fclose(file);
+	return kb;
+}
+
+/* What isn't in the queues' own pages, which are no slab. */
+static long kernel_kb(void)
+{
+	return meminfo_kb("Slab") + meminfo_kb("PageTables") +
+	       meminfo_kb("KernelStack") + meminfo_kb("Percpu");
+}
+
+static bool idle_memory_of(uint32_t sges)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint *eps = calloc(IDLE_QPS, sizeof(*eps));
+	long before, bytes, free_before;
+	unsigned int i, n;
+
+	if (!eps)
+		bail("no memory");
+	options.sges = sges;
+	options.send_cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
+	options.recv_cq = options.send_cq;
+	/* the first ones fill what was left over in slabs */
+	for (n = 0; n < 100; n++)
+		endpoint_create(&eps[n], &setup.a_dev, &options);
+	before = kernel_kb();
+	free_before = meminfo_kb("MemFree");
+	for (; n < IDLE_QPS; n++)
+		endpoint_create(&eps[n], &setup.a_dev, &options);
+	bytes = (kernel_kb() - before) * 1024 / (IDLE_QPS - 100);
+	tap_note(
+		"%ld bytes of kernel memory for an idle RC queue pair of %u requests of %u SGEs each way, beside its queues; %ld bytes of free memory went for each",
+		bytes, options.depth, options.sges,
+		(free_before - meminfo_kb("MemFree")) * 1024 /
+			(IDLE_QPS - 100));
+	for (i = 0; i < n; i++)
+		endpoint_destroy(&eps[i]);
+	check(!ibv_destroy_cq(options.send_cq), "ibv_destroy_cq fails");
+	free(eps);
+	return check(bytes > 0 && bytes <= IDLE_BYTES, "%ld bytes", bytes);
+}
+
+static bool idle_memory(void)
+{
+	return idle_memory_of(1) && idle_memory_of(LEAST_SGE);
+}
+
+/* --- numbers of objects --------------------------------------------------------- */
+
+static struct ibv_cq *some_cq;
+static uint8_t *pages;
+
+#define PAGES 4096UL
+
+static void *create_qp(uint32_t i)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = some_cq,
+		.recv_cq = some_cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+
+	(void)i;
+	return ibv_create_qp(setup.a_dev.pd, &init);
+}
+
+static int destroy_qp(void *qp)
+{
+	return ibv_destroy_qp(qp);
+}
+
+static void *create_cq(uint32_t i)
+{
+	(void)i;
+	return ibv_create_cq(setup.a_dev.ctx, 1, NULL, NULL, 0);
+}
+
+static int destroy_cq(void *cq)
+{
+	return ibv_destroy_cq(cq);
+}
+
+/* Each a page, of many: a page can't be pinned a million times. */
+static void *create_mr(uint32_t i)
+{
+	return ibv_reg_mr(setup.a_dev.pd, pages + i % PAGES * PAGE_BYTES,
+			  PAGE_BYTES, ACCESS_ALL);
+}
+
+static int destroy_mr(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
+static void *create_mw(uint32_t i)
+{
+	(void)i;
+	return ibv_alloc_mw(setup.a_dev.pd, IBV_MW_TYPE_2);
+}
+
+static int destroy_mw(void *mw)
+{
+	return ibv_dealloc_mw(mw);
+}
+
+static void *create_pd(uint32_t i)
+{
+	(void)i;
+	return ibv_alloc_pd(setup.a_dev.ctx);
+}
+
+static int destroy_pd(void *pd)
+{
+	return ibv_dealloc_pd(pd);
+}
+
+static void *create_ah(uint32_t i)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1,
+		.port_num = 1,
+		.grh = { .dgid = setup.a_dev.gid,
+			 .sgid_index = setup.a_dev.gid_index },
+	};
+
+	(void)i;
+	return ibv_create_ah(setup.a_dev.pd, &attr);
+}
+
+static int destroy_ah(void *ah)
+{
+	return ibv_destroy_ah(ah);
+}
+
+static void *create_srq(uint32_t i)
+{
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = 1, .max_sge = 1 },
+	};
+
+	(void)i;
+	return ibv_create_srq(setup.a_dev.pd, &attr);
+}
+
+static int destroy_srq(void *srq)
+{
+	return ibv_destroy_srq(srq);
+}
+
+static const struct kind {
+	const char *name;
+	size_t cap; /* where in ibv_device_attr */
+	int least;
+	void *(*create)(uint32_t i);
+	int (*destroy)(void *object);
+} kinds[] = {
+#define CAP(field) offsetof(struct ibv_device_attr, field)
+	{ "max_pd", CAP(max_pd), 1024, create_pd, destroy_pd },
+	{ "max_ah", CAP(max_ah), 1024, create_ah, destroy_ah },
+	{ "max_cq", CAP(max_cq), LEAST_CQ, create_cq, destroy_cq },
+	{ "max_qp", CAP(max_qp), LEAST_QP, create_qp, destroy_qp },
+	{ "max_srq", CAP(max_srq), 1024, create_srq, destroy_srq },
+	{ "max_mw", CAP(max_mw), 1024, create_mw, destroy_mw },
+	{ "max_mr", CAP(max_mr), LEAST_MR, create_mr, destroy_mr },
+};
+
+static bool fill(const struct kind *kind, void **objects, uint32_t max)
+{
+	uint64_t start = now_us();
+	uint32_t n, i;
+	bool ok;
+
+	for (n = 0; n <= max; n++) {
+		errno = 0;
+		objects[n] = kind->create(n);
+		if (!objects[n])
+			break;
+	}
+	tap_note("%s: %u created in %" PRIu64 " ms, %ld KiB in slabs",
+		 kind->name, n, (now_us() - start) / 1000, meminfo_kb("Slab"));
+	ok = check(errno == ENOMEM, "the error is %s", strerror(errno)) &&
+	     check(n <= max && n + KERNEL_OBJECTS >= max, "%u of %u", n, max);
+	/* one goes, one comes, and no more */
+	if (ok) {
+		ok = check(!kind->destroy(objects[0]), "destroying fails");
+		objects[0] = kind->create(0);
+		ok = check(objects[0], "none after one has gone") && ok &&
+		     check(!kind->create(0), "one too many");
+	}
+	for (i = 0; i < n; i++)
+		if (objects[i] && kind->destroy(objects[i]))
+			ok = check(false, "destroying %u fails", i);
+	return ok;
+}
+
+static bool fill_kind(const struct kind *kind)
+{
+	int max;
+	void **objects;
+	bool ok;
+
+	memcpy(&max, (char *)&setup.a_dev.attr + kind->cap, sizeof(max));
+	objects = calloc((size_t)max + 1, sizeof(*objects));
+	if (!objects)
+		bail("no memory");
+	ok = check(max >= kind->least, "it is %d", max) &&
+	     fill(kind, objects, max);
+	free(objects);
+	return ok;
+}
+
+static void run_kinds(void)
+{
+	unsigned int i;
+
+	some_cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
+	pages = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (!some_cq || pages == MAP_FAILED)
+		bail("no memory");
+	for (i = 0; i < COUNT(kinds); i++)
+		tap_ok(fill_kind(&kinds[i]), "%s objects, and one more",
+		       kinds[i].name);
+	ibv_destroy_cq(some_cq);
+}
+
+/* Groups, and members of a group. */
+static bool fill_groups(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+	union ibv_gid gid = { .raw = { 0xff, 0x0e } };
+	int max = setup.a_dev.attr.max_mcast_grp, n, i;
+	struct endpoint ep;
+	int error = 0;
+
+	endpoint_create(&ep, &setup.a_dev, &options);
+	for (n = 0; n <= max && !error; n++) {
+		gid.raw[14] = n >> 8;
+		gid.raw[15] = n;
+		error = ibv_attach_mcast(ep.qp, &gid, 0);
+	}
+	tap_note("%d groups", n - 1);
+	for (i = 0; i < n - 1; i++) {
+		gid.raw[14] = i >> 8;
+		gid.raw[15] = i;
+		if (ibv_detach_mcast(ep.qp, &gid, 0))
+			error = 0;
+	}
+	endpoint_destroy(&ep);
+	return check(error == ENOMEM, "the error is %s", strerror(error)) &&
+	       check(n - 1 == max, "%d groups of %d", n - 1, max);
+}
+
+/* ---------------------------------------------------------------------------- */
+
+static const struct {
+	bool (*run)(void);
+	const char *name;
+} cases[] = {
+	{ max_qp_wr, "max_qp_wr, and one more" },
+	{ deep_queue, "max_qp_wr requests at once" },
+	{ max_sge, "max_sge, and one more" },
+	{ many_pieces, "a message of max_sge pieces" },
+	{ max_inline, "512 bytes inline, and one more" },
+	{ max_rd_atomic, "max_qp_rd_atom, and one more" },
+	{ max_cqe, "max_cqe, and one more" },
+	{ max_srq_wr, "max_srq_wr, and one more" },
+	{ max_srq_sge, "max_srq_sge, and one more" },
+	{ max_dm, "all of the device's memory, and one byte more" },
+	{ max_message, "max_msg_sz, and one byte more" },
+	{ idle_memory, "kernel memory of an idle queue pair" },
+	{ registration, "registration of 1 GiB" },
+};
+
+int main(int argc, char **argv)
+{
+	bool full = argc > 1 && !strcmp(argv[1], "--full");
+	unsigned int i;
+
+	if (full)
+		argc--;
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	for (i = 0; i < COUNT(cases) && !full; i++)
+		tap_ok(cases[i].run(), "%s", cases[i].name);
+	if (full) {
+		tap_ok(large_region(), "a region of 16 GiB");
+		tap_ok(fill_groups(), "max_mcast_grp groups, and one more");
+		run_kinds();
+	}
+	setup_close(&setup);
+	return tap_end();
+}

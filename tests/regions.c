@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory regions that are no user memory: without memory, of the device, of
+ * dma-bufs; and on-demand paging, which is refused.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dmabuf.h"
+#include "pattern.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES (1UL << 16)
+#define FILL_BYTE 0x5c
+
+struct stage {
+	struct setup *setup;
+	struct endpoint a;
+	struct endpoint b;
+	struct dmabuf buf;
+};
+
+static void fill(struct setup *setup)
+{
+	memset(setup->a_mem.addr, FILL_BYTE, REGION_BYTES);
+	memset(setup->b_mem.addr, FILL_BYTE, REGION_BYTES);
+}
+
+static bool all_are(const uint8_t *bytes, size_t length, uint8_t value)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		if (bytes[i] != value)
+			return check(false, "byte %zu is 0x%02x, not 0x%02x", i,
+				     bytes[i], value);
+	return true;
+}
+
+/* From a's list to or from @offset of b's memory. */
+static enum ibv_wc_status access_b(struct stage *stage,
+				   enum ibv_wr_opcode opcode,
+				   struct ibv_sge *sges, int count,
+				   size_t offset)
+{
+	struct ibv_send_wr wr = send_wr(1, opcode, sges, count);
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+
+	wr.wr.rdma.remote_addr = stage->setup->b_mem.rdma_addr + offset;
+	wr.wr.rdma.rkey = stage->setup->b_mem.mr->rkey;
+	post_send(&stage->a, &wr);
+	cq_wait(stage->a.send_cq, &wc);
+	return wc.status;
+}
+
+static bool succeeds(enum ibv_wc_status status)
+{
+	return check(!status, "the status is %s", ibv_wc_status_str(status));
+}
+
+static bool ends_with(enum ibv_wc_status status, enum ibv_wc_status expected)
+{
+	return check(status == expected, "the status is %s instead of %s",
+		     ibv_wc_status_str(status), ibv_wc_status_str(expected));
+}
+
+/* --- the null region -------------------------------------------------------- */
+
+static struct ibv_mr *null_mr(struct ibv_pd *pd)
+{
+	struct ibv_mr *mr = ibv_alloc_null_mr(pd);
+
+	if (!mr)
+		bail("ibv_alloc_null_mr: %s", strerror(errno));
+	return mr;
+}
+
+static struct ibv_sge null_sge(const struct ibv_mr *mr, uint64_t addr,
+			       uint32_t length)
+{
+	return (struct ibv_sge){ .addr = addr,
+				 .length = length,
+				 .lkey = mr->lkey };
+}
+
+/* Zeros in the middle of a WRITE, and a hole in a READ. */
+static bool null_in_lists(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_mr *mr = null_mr(setup->a_dev.pd);
+	struct ibv_sge list[3] = {
+		region_sge(&setup->a_mem, 0, 100),
+		null_sge(mr, 0x123456789abcULL, 300),
+		region_sge(&setup->a_mem, 200, 100),
+	};
+	const uint8_t *to = setup->b_mem.addr, *from = setup->a_mem.addr;
+	const uint8_t *bytes = pattern_bytes(1, 500);
+	bool ok;
+
+	fill(setup);
+	ok = succeeds(access_b(stage, IBV_WR_RDMA_WRITE, list, 3, 0)) &&
+	     all_are(to, 100, FILL_BYTE) && all_are(to + 100, 300, 0) &&
+	     all_are(to + 400, 200, FILL_BYTE);
+	memcpy(setup->b_mem.addr, bytes, 500);
+	ok = ok && succeeds(access_b(stage, IBV_WR_RDMA_READ, list, 3, 0)) &&
+	     check(!memcmp(from, bytes, 100), "bytes before the hole") &&
+	     all_are(from + 100, 100, FILL_BYTE) &&
+	     check(!memcmp(from + 200, bytes + 400, 100),
+		   "bytes after the hole");
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+/* Any address, many bytes, and back to back. */
+static bool null_alone(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_mr *mr = null_mr(setup->a_dev.pd);
+	struct ibv_sge low = null_sge(mr, 0, REGION_BYTES);
+	struct ibv_sge high = null_sge(mr, UINT64_MAX - REGION_BYTES,
+				       REGION_BYTES);
+	bool ok;
+
+	fill(setup);
+	ok = succeeds(access_b(stage, IBV_WR_RDMA_READ, &low, 1, 0)) &&
+	     all_are(setup->b_mem.addr, REGION_BYTES, FILL_BYTE) &&
+	     succeeds(access_b(stage, IBV_WR_RDMA_WRITE, &high, 1, 0)) &&
+	     all_are(setup->b_mem.addr, REGION_BYTES, 0);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+static bool null_receive(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_mr *from = null_mr(setup->a_dev.pd);
+	struct ibv_mr *into = null_mr(setup->b_dev.pd);
+	struct ibv_sge list[2] = {
+		null_sge(into, 0, 100),
+		region_sge(&setup->b_mem, 0, 100),
+	};
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 200);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
+	const uint8_t *bytes = pattern_bytes(2, 200);
+	struct ibv_wc wc;
+	bool ok;
+
+	fill(setup);
+	memcpy(setup->a_mem.addr, bytes, 200);
+	post_recv(&stage->b, 7, list, 2);
+	post_send(&stage->a, &wr);
+	ok = cq_success(stage->a.send_cq, 1, &wc) &&
+	     cq_success(stage->b.recv_cq, 7, &wc) &&
+	     check(wc.byte_len == 200, "%u bytes", wc.byte_len) &&
+	     check(!memcmp(setup->b_mem.addr, bytes + 100, 100), "bytes");
+	/* nothing to nothing */
+	list[0].length = 200;
+	sge = null_sge(from, 0, 200);
+	post_recv(&stage->b, 8, list, 1);
+	post_send(&stage->a, &wr);
+	ok = ok && cq_success(stage->a.send_cq, 1, &wc) &&
+	     cq_success(stage->b.recv_cq, 8, &wc);
+	check(!ibv_dereg_mr(from), "ibv_dereg_mr fails");
+	return check(!ibv_dereg_mr(into), "ibv_dereg_mr fails") && ok;
+}
+
+static bool null_is_no_rkey(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_mr *mr = null_mr(setup->b_dev.pd);
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+	bool ok;
+
+	wr.wr.rdma.rkey = mr->lkey;
+	post_send(&stage->a, &wr);
+	ok = cq_expect(stage->a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+static bool null_of_other_pd(struct stage *stage)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(stage->setup->a_dev.ctx);
+	struct ibv_mr *mr = null_mr(pd);
+	struct ibv_sge sge = null_sge(mr, 0, 8);
+	bool ok;
+
+	ok = ends_with(access_b(stage, IBV_WR_RDMA_WRITE, &sge, 1, 0),
+		       IBV_WC_LOC_PROT_ERR);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") &&
+	       check(!ibv_dealloc_pd(pd), "ibv_dealloc_pd fails") && ok;
+}
+
+static bool null_stale(struct stage *stage)
+{
+	struct ibv_mr *mr = null_mr(stage->setup->a_dev.pd);
+	struct ibv_sge sge = null_sge(mr, 0, 8);
+
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") &&
+	       ends_with(access_b(stage, IBV_WR_RDMA_WRITE, &sge, 1, 0),
+			 IBV_WC_LOC_PROT_ERR);
+}
+
+/* --- on-demand paging ------------------------------------------------------- */
+
+static bool on_demand_refused(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_pd *pd = setup->a_dev.pd;
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+	struct ibv_device_attr_ex attr;
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+
+	return check(!ibv_query_device_ex(setup->a_dev.ctx, NULL, &attr),
+		     "ibv_query_device_ex fails") &&
+	       check(!attr.odp_caps.general_caps, "it is advertised") &&
+	       check(!ibv_reg_mr(pd, setup->a_mem.addr, 100, access) &&
+			     errno == EOPNOTSUPP,
+		     "an explicit region: %s", strerror(errno)) &&
+	       check(!ibv_reg_mr(pd, NULL, SIZE_MAX, access) &&
+			     errno == EOPNOTSUPP,
+		     "an implicit region: %s", strerror(errno)) &&
+	       check(ibv_rereg_mr(setup->a_mem.mr, IBV_REREG_MR_CHANGE_ACCESS,
+				  NULL, NULL, 0, access) &&
+			     errno == EOPNOTSUPP,
+		     "changed to on demand: %s", strerror(errno)) &&
+	       check(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge,
+				   1) == EOPNOTSUPP,
+		     "advice") &&
+	       /* what was refused has changed nothing */
+	       succeeds(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0));
+}
+
+/* --- device memory ---------------------------------------------------------- */
+
+static bool dm_imported(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct ibv_alloc_dm_attr attr = { .length = 5000 };
+	struct ibv_dm *dm = ibv_alloc_dm(setup->a_dev.ctx, &attr);
+	uint8_t bytes[512], back[512];
+	struct ibv_context *ctx;
+	struct ibv_dm *imported;
+	bool ok;
+
+	ctx = ibv_import_device(dup(setup->a_dev.ctx->cmd_fd));
+	if (!dm || !ctx)
+		bail("no device memory, or no import: %s", strerror(errno));
+	imported = ibv_import_dm(ctx, dm->handle);
+	if (!check(imported, "ibv_import_dm: %s", strerror(errno)))
+		return false;
+	memcpy(bytes, pattern_bytes(3, sizeof(bytes)), sizeof(bytes));
+	ok = check(!ibv_memcpy_to_dm(dm, 4096, bytes, sizeof(bytes)), "to") &&
+	     check(!ibv_memcpy_from_dm(back, imported, 4096, sizeof(back)),
+		   "from") &&
+	     check(!memcmp(bytes, back, sizeof(back)), "other bytes") &&
+	     check(ibv_memcpy_from_dm(back, imported, 4996, 8) == EINVAL,
+		   "beyond the end");
+	memset(bytes, 0x77, sizeof(bytes));
+	ok = ok && check(!ibv_memcpy_to_dm(imported, 0, bytes, 512), "to") &&
+	     check(!ibv_memcpy_from_dm(back, dm, 0, 512), "from") &&
+	     all_are(back, 512, 0x77);
+	ibv_unimport_dm(imported);
+	ok = ok && check(!ibv_memcpy_from_dm(back, dm, 0, 512), "after") &&
+	     all_are(back, 512, 0x77);
+	ok = check(!ibv_free_dm(dm), "ibv_free_dm fails") && ok &&
+	     check(!ibv_import_dm(ctx, dm->handle), "a freed one is imported");
+	check(!ibv_close_device(ctx), "ibv_close_device fails");
+	return ok;
+}
+
+/* --- dma-bufs ----------------------------------------------------------------- */
+
+#define DMABUF_BYTES (8 * PAGE_BYTES)
+
+#define DMABUF_IOVA 0x1000000UL
+
+/* Its RDMA address is as far into a page as @offset, as uverbs wants it. */
+static struct ibv_mr *dmabuf_mr(struct stage *stage, const struct dmabuf *buf,
+				uint64_t offset, size_t length)
+{
+	return ibv_reg_dmabuf_mr(stage->setup->a_dev.pd, offset, length,
+				 DMABUF_IOVA + offset % PAGE_BYTES, buf->fd,
+				 ACCESS_ALL);
+}
+
+/* What is written arrives in the buffer, and what is read comes from it. */
+static bool dmabuf_traffic(struct stage *stage)
+{
+	struct dmabuf *buf = &stage->buf;
+	const size_t offset = 4096 + 40, length = 3 * 4096;
+	struct ibv_mr *mr = dmabuf_mr(stage, buf, offset, length);
+	const uint8_t *bytes = pattern_bytes(4, length);
+	struct ibv_sge sge = { .addr = DMABUF_IOVA + 40, .length = length };
+	bool ok;
+
+	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
+		return false;
+	sge.lkey = mr->lkey;
+	memset(buf->addr, FILL_BYTE, buf->length);
+	memcpy(stage->setup->b_mem.addr, bytes, length);
+	ok = succeeds(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0)) &&
+	     check(!memcmp(buf->addr + offset, bytes, length), "read") &&
+	     all_are(buf->addr, offset, FILL_BYTE) &&
+	     all_are(buf->addr + offset + length, buf->length - offset - length,
+		     FILL_BYTE);
+	memset(buf->addr + offset, 0x11, length);
+	ok = ok && succeeds(access_b(stage, IBV_WR_RDMA_WRITE, &sge, 1, 0)) &&
+	     all_are(stage->setup->b_mem.addr, length, 0x11);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+/* The region keeps the buffer when its descriptor goes. */
+static bool dmabuf_outlives_fd(struct stage *stage)
+{
+	struct dmabuf *buf = &stage->buf;
+	struct ibv_mr *mr = dmabuf_mr(stage, buf, 0, DMABUF_BYTES);
+	struct ibv_sge sge = { .addr = DMABUF_IOVA, .length = 4096 };
+	bool ok;
+
+	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
+		return false;
+	sge.lkey = mr->lkey;
+	close(buf->fd);
+	buf->fd = -1;
+	memset(stage->setup->b_mem.addr, 0x22, 4096);
+	ok = succeeds(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0)) &&
+	     all_are(buf->addr, 4096, 0x22);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+static bool dmabuf_refused(struct stage *stage)
+{
+	struct dmabuf *buf = &stage->buf;
+	struct dmabuf other = { .fd = stage->setup->a_dev.ctx->cmd_fd };
+
+	return check(!dmabuf_mr(stage, buf, 0, 0), "no bytes") &&
+	       check(!dmabuf_mr(stage, buf, 0, DMABUF_BYTES + 1),
+		     "beyond the end") &&
+	       check(!dmabuf_mr(stage, buf, DMABUF_BYTES, 1), "behind it") &&
+	       check(!dmabuf_mr(stage, buf, UINT64_MAX, 4096), "wraps") &&
+	       check(!dmabuf_mr(stage, &other, 0, 4096), "no dma-buf");
+}
+
+static bool dmabuf_bounds(struct stage *stage)
+{
+	struct dmabuf *buf = &stage->buf;
+	struct ibv_mr *mr = dmabuf_mr(stage, buf, 4096, 4096);
+	struct ibv_sge sge = { .addr = DMABUF_IOVA + 1, .length = 4096 };
+	bool ok;
+
+	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
+		return false;
+	sge.lkey = mr->lkey;
+	ok = ends_with(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0),
+		       IBV_WC_LOC_PROT_ERR);
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
+}
+
+/* ---------------------------------------------------------------------------- */
+
+static const struct {
+	bool (*run)(struct stage *stage);
+	const char *name;
+	bool dmabuf;
+} cases[] = {
+	{ null_in_lists, "null region: in the middle of lists", false },
+	{ null_alone, "null region: alone, at any address", false },
+	{ null_receive, "null region: receives into nothing", false },
+	{ null_is_no_rkey, "null region: its key is no rkey", false },
+	{ null_of_other_pd, "null region: of another PD", false },
+	{ null_stale, "null region: deregistered", false },
+	{ on_demand_refused, "on-demand paging is refused", false },
+	{ dm_imported, "device memory imported", false },
+	{ dmabuf_traffic, "dma-buf: data in both directions", true },
+	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
+	{ dmabuf_refused, "dma-buf: what is refused", true },
+	{ dmabuf_bounds, "dma-buf: out of bounds", true },
+};
+
+static bool run_case(struct setup *setup, unsigned int i)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct stage stage = { .setup = setup };
+	bool ok;
+
+	if (cases[i].dmabuf && !dmabuf_create(&stage.buf, DMABUF_BYTES))
+		return check(false, "there is neither udmabuf nor vgem");
+	pair_create(&stage.a, &setup->a_dev, &stage.b, &setup->b_dev, &options);
+	ok = cases[i].run(&stage);
+	pair_destroy(&stage.a, &stage.b);
+	if (cases[i].dmabuf) {
+		tap_note("the buffer is from %s", stage.buf.exporter);
+		dmabuf_destroy(&stage.buf);
+	}
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	struct neighbours neighbours;
+	struct setup setup;
+	unsigned int i;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	neighbours_open(&neighbours, &setup);
+	for (i = 0; i < COUNT(cases); i++)
+		tap_ok(run_case(&setup, i) && neighbours_work(&neighbours),
+		       "%s", cases[i].name);
+	neighbours_close(&neighbours);
+	setup_close(&setup);
+	return tap_end();
+}
