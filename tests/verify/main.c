@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Does every operation move exactly the right bytes? Operations x sizes x
+ * alignments x ways to split the buffers x kinds of memory, in one process
+ * and between two, with the bytes around each buffer checked as well.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "process.h"
+#include "tap.h"
+#include "verify.h"
+#include "work.h"
+
+/* Two sides: both here, or @peer in a process of its own. */
+struct session {
+	const char *device_name;
+	const char *peer_name;
+	enum ibv_qp_type type;
+	enum memory_kind kind;
+	bool two_processes;
+	struct side local;
+	struct side peer;
+	struct process process;
+};
+
+enum request { REQUEST_PREPARE, REQUEST_CHECK };
+
+struct message {
+	enum request request;
+	struct transfer transfer;
+};
+
+static const uint32_t all_sizes[] = {
+	0,	  1,	 7,	8,	  63,
+	64,	  65,	 4095,	4096,	  4097,
+	65535,	  65536, 65537, 1U << 20, (1U << 20) + 3,
+	MAX_SIZE,
+};
+
+static const uint32_t few_sizes[] = { 1, 4097, 65537, (1U << 20) + 3 };
+
+/* From a page boundary: aligned, odd, across the boundary, at its end. */
+static const struct {
+	int local;
+	int peer;
+} alignments[] = { { 0, 0 }, { 1, 3 }, { -1, 8 }, { -8, -5 } };
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void must(bool ok)
+{
+	if (!ok)
+		bail("the other process is gone or silent");
+}
+
+/* The peer's process: do what the messages ask for until they end. */
+static int peer_main(int socket, void *argument)
+{
+	struct session *session = argument;
+	struct side *side = &session->peer;
+	struct endpoint_address address;
+	struct message message;
+	struct remote remote;
+	bool ok;
+
+	side_open(side, session->peer_name, session->type, session->kind);
+	address = endpoint_address(&side->ep);
+	remote = remote_of(side);
+	must(message_send(socket, &address, sizeof(address)) &&
+	     message_send(socket, &remote, sizeof(remote)) &&
+	     message_receive(socket, &address, sizeof(address)));
+	endpoint_connect(&side->ep, &address);
+	ok = true;
+	must(message_send(socket, &ok, sizeof(ok)));
+	while (message_receive(socket, &message, sizeof(message))) {
+		ok = true;
+		if (message.request == REQUEST_PREPARE)
+			peer_prepare(side, &message.transfer);
+		else
+			ok = peer_check(side, &message.transfer);
+		must(message_send(socket, &ok, sizeof(ok)));
+	}
+	side_close(side);
+	return 0;
+}
+
+static struct remote session_open(struct session *session)
+{
+	struct endpoint_address address;
+	struct remote remote = { 0, 0 };
+	bool ok;
+
+	if (session->two_processes)
+		process_start(&session->process, peer_main, session);
+	else
+		side_open(&session->peer, session->peer_name, session->type,
+			  session->kind);
+	side_open(&session->local, session->device_name, session->type,
+		  session->kind);
+	if (!session->two_processes) {
+		pair_connect(&session->local.ep, &session->peer.ep);
+		return remote_of(&session->peer);
+	}
+	must(message_receive(session->process.socket, &address,
+			     sizeof(address)) &&
+	     message_receive(session->process.socket, &remote, sizeof(remote)));
+	endpoint_connect(&session->local.ep, &address);
+	address = endpoint_address(&session->local.ep);
+	must(message_send(session->process.socket, &address, sizeof(address)) &&
+	     message_receive(session->process.socket, &ok, sizeof(ok)));
+	return remote;
+}
+
+static bool session_close(struct session *session)
+{
+	side_close(&session->local);
+	if (session->two_processes)
+		return process_end(&session->process);
+	side_close(&session->peer);
+	return true;
+}
+
+static bool ask_peer(struct session *session, enum request request,
+		     const struct transfer *transfer)
+{
+	struct message message = { request, *transfer };
+	bool ok = true;
+
+	if (session->two_processes) {
+		must(message_send(session->process.socket, &message,
+				  sizeof(message)) &&
+		     message_receive(session->process.socket, &ok, sizeof(ok)));
+	} else if (request == REQUEST_PREPARE) {
+		peer_prepare(&session->peer, transfer);
+	} else {
+		ok = peer_check(&session->peer, transfer);
+	}
+	return ok;
+}
+
+static bool run_transfer(struct session *session, const struct remote *remote,
+			 const struct transfer *transfer)
+{
+	struct layout layout;
+	bool ok;
+
+	make_layout(&layout, transfer->shape, transfer->local_offset,
+		    transfer->size, session->local.max_sges);
+	local_prepare(&session->local, transfer, &layout);
+	ask_peer(session, REQUEST_PREPARE, transfer);
+	local_post(&session->local, transfer, &layout, remote);
+	ok = local_check(&session->local, transfer);
+	return check(ok && ask_peer(session, REQUEST_CHECK, transfer),
+		     "that was shape %d, local offset %u, peer offset %u",
+		     transfer->shape, transfer->local_offset,
+		     transfer->peer_offset);
+}
+
+static uint32_t next_seed(void)
+{
+	static uint32_t seed;
+
+	return ++seed;
+}
+
+/* All alignments and shapes of one operation and size: one case. */
+static bool run_variants(struct session *session, const struct remote *remote,
+			 enum ibv_wr_opcode opcode, uint32_t size,
+			 bool is_inline)
+{
+	struct transfer transfer = {
+		.opcode = opcode,
+		.size = size,
+		.is_inline = is_inline,
+	};
+	unsigned int i, shape;
+
+	for (i = 0; i < COUNT(alignments); i++) {
+		for (shape = 0; shape < SHAPES; shape++) {
+			transfer.shape = shape;
+			transfer.seed = next_seed();
+			transfer.local_offset = LEAD_BYTES +
+						alignments[i].local;
+			transfer.peer_offset = LEAD_BYTES + alignments[i].peer;
+			if (opcode_is_atomic(opcode))
+				transfer.peer_offset = LEAD_BYTES - 8 + 8 * i;
+			if (!run_transfer(session, remote, &transfer))
+				return false;
+		}
+	}
+	return true;
+}
+
+static const enum ibv_wr_opcode data_opcodes[] = {
+	IBV_WR_SEND,	   IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_RDMA_READ,
+};
+
+static const enum ibv_wr_opcode atomic_opcodes[] = {
+	IBV_WR_ATOMIC_CMP_AND_SWP,
+	IBV_WR_ATOMIC_FETCH_AND_ADD,
+};
+
+static const char *type_name(const struct session *session)
+{
+	return session->type == IBV_QPT_UC ? "UC" : "RC";
+}
+
+/*
+ * A failure leaves the queue pairs in any state: the rest of the session is
+ * one failure. Returns false then.
+ */
+static bool report(const struct session *session, bool ok, const char *what,
+		   uint32_t size)
+{
+	tap_ok(ok, "%s to %s, %s, %s, %s memory: %s, %u bytes",
+	       session->device_name, session->peer_name,
+	       session->two_processes ? "two processes" : "one process",
+	       type_name(session), memory_name(session->kind), what, size);
+	if (!ok)
+		tap_note("the session ends here");
+	return ok;
+}
+
+static bool run_sizes(struct session *session, const struct remote *remote,
+		      enum ibv_wr_opcode opcode, const uint32_t *sizes,
+		      int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (!report(session,
+			    run_variants(session, remote, opcode, sizes[i],
+					 false),
+			    opcode_name(opcode), sizes[i]))
+			return false;
+	return true;
+}
+
+static bool run_data(struct session *session, const struct remote *remote,
+		     const uint32_t *sizes, int count)
+{
+	/* READ is the last one: UC has all the others. */
+	unsigned int opcodes = COUNT(data_opcodes) -
+			       (session->type == IBV_QPT_UC);
+	unsigned int i;
+
+	for (i = 0; i < opcodes; i++)
+		if (!run_sizes(session, remote, data_opcodes[i], sizes, count))
+			return false;
+	return true;
+}
+
+static bool run_atomics(struct session *session, const struct remote *remote)
+{
+	static const uint32_t size = 8;
+	unsigned int i;
+
+	for (i = 0; i < COUNT(atomic_opcodes); i++)
+		if (!run_sizes(session, remote, atomic_opcodes[i], &size, 1))
+			return false;
+	return true;
+}
+
+static bool run_inline(struct session *session, const struct remote *remote)
+{
+	uint32_t most = session->local.ep.max_inline;
+	const uint32_t sizes[] = { 0, 1, 7, 8, 63, 64, 65, most - 1, most };
+	char what[32];
+	unsigned int i, k;
+
+	for (i = 0; i < COUNT(data_opcodes); i++) {
+		if (data_opcodes[i] == IBV_WR_RDMA_READ)
+			continue;
+		snprintf(what, sizeof(what), "inline %s",
+			 opcode_name(data_opcodes[i]));
+		for (k = 0; k < COUNT(sizes); k++)
+			if (sizes[k] <= most &&
+			    !report(session,
+				    run_variants(session, remote,
+						 data_opcodes[i], sizes[k],
+						 true),
+				    what, sizes[k]))
+				return false;
+	}
+	return true;
+}
+
+static void run_session(struct session *session, const uint32_t *sizes,
+			int count)
+{
+	struct remote remote = session_open(session);
+	bool ok;
+
+	ok = run_data(session, &remote, sizes, count);
+	if (ok && session->type == IBV_QPT_RC)
+		ok = run_atomics(session, &remote);
+	if (ok)
+		ok = run_inline(session, &remote);
+	if (!session_close(session) && ok)
+		tap_ok(false, "the session ends well");
+}
+
+static bool has_memory(enum memory_kind kind)
+{
+	struct region region;
+
+	if (!region_map(&region, kind, 2 * REGION_BYTES))
+		return false;
+	region_destroy(&region);
+	return true;
+}
+
+static void run_kinds(struct session *session)
+{
+	unsigned int kind;
+
+	for (kind = 0; kind < MEMORY_KINDS; kind++) {
+		if (kind == MEMORY_ANON)
+			continue;
+		session->kind = kind;
+		if (has_memory(kind))
+			run_session(session, few_sizes, COUNT(few_sizes));
+		else
+			tap_skip("no such memory here", "memory kind %s",
+				 memory_name(kind));
+	}
+	session->kind = MEMORY_ANON;
+}
+
+static bool has_type(const char *name, enum ibv_qp_type type)
+{
+	struct endpoint_options options = endpoint_options(type);
+	struct endpoint ep;
+	struct device dev;
+	bool has;
+
+	device_open(&dev, name);
+	has = endpoint_try_create(&ep, &dev, &options);
+	if (has)
+		endpoint_destroy(&ep);
+	device_close(&dev);
+	return has;
+}
+
+static void run_uc(struct session *session)
+{
+	if (!has_type(session->device_name, IBV_QPT_UC)) {
+		tap_skip("the device has no UC", "UC");
+		return;
+	}
+	session->type = IBV_QPT_UC;
+	run_session(session, few_sizes, COUNT(few_sizes));
+	session->type = IBV_QPT_RC;
+}
+
+int main(int argc, char **argv)
+{
+	struct session session = { .type = IBV_QPT_RC, .kind = MEMORY_ANON };
+	const char *device, *peer;
+
+	device_names(&argc, argv, &device, &peer);
+	session.device_name = device;
+	session.peer_name = peer;
+	session.two_processes = true;
+	run_session(&session, all_sizes, COUNT(all_sizes));
+	run_kinds(&session);
+	session.two_processes = false;
+	run_uc(&session);
+	session.peer_name = device;
+	run_session(&session, all_sizes, COUNT(all_sizes));
+	return tap_end();
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What each side of a transfer does: prepare its memory, post, and check every
+ * byte in and around its buffer.
+ */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "pattern.h"
+#include "tap.h"
+#include "verify.h"
+#include "work.h"
+
+static size_t window_length(const struct transfer *transfer)
+{
+	return transfer->size + MAX_SGES * GAP_BYTES + 2 * GUARD_BYTES;
+}
+
+/* All bytes in and around a buffer: in memory, and as they should be. */
+static void clear_window(struct side *side, uint32_t offset,
+			 const struct transfer *transfer)
+{
+	size_t length = window_length(transfer);
+
+	memset(side->region.addr + offset - GUARD_BYTES, GUARD_BYTE, length);
+	memset(side->expected + offset - GUARD_BYTES, GUARD_BYTE, length);
+}
+
+static bool window_matches(const struct side *side, uint32_t offset,
+			   const struct transfer *transfer)
+{
+	return !memcmp(side->region.addr + offset - GUARD_BYTES,
+		       side->expected + offset - GUARD_BYTES,
+		       window_length(transfer));
+}
+
+static bool check_window(const struct side *side, uint32_t offset,
+			 const struct transfer *transfer, const char *who)
+{
+	size_t start = offset - GUARD_BYTES;
+	size_t i = 0;
+
+	if (window_matches(side, offset, transfer))
+		return true;
+	while (side->region.addr[start + i] == side->expected[start + i])
+		i++;
+	return check(false,
+		     "%s: byte %zd of the buffer is 0x%02x, should be 0x%02x",
+		     who, (ssize_t)i - GUARD_BYTES,
+		     side->region.addr[start + i], side->expected[start + i]);
+}
+
+/* The operands of an atomic and the word it meets. */
+struct atomic_values {
+	uint64_t before;
+	uint64_t compare_add;
+	uint64_t swap;
+	uint64_t after;
+};
+
+static struct atomic_values atomic_values(const struct transfer *transfer)
+{
+	struct atomic_values values;
+	struct random_state random;
+
+	random_seed(&random, transfer->seed);
+	values.before = random_next(&random);
+	values.compare_add = random_next(&random);
+	values.swap = random_next(&random);
+	if (transfer->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		values.after = values.before + values.compare_add;
+	} else if (transfer->seed % 2) {
+		values.compare_add = values.before;
+		values.after = values.swap;
+	} else {
+		values.after = values.before;
+	}
+	return values;
+}
+
+static void peer_layout(const struct side *side, struct layout *layout,
+			const struct transfer *transfer)
+{
+	if (opcode_has_remote(transfer->opcode))
+		make_contiguous(layout, transfer->peer_offset, transfer->size);
+	else
+		make_layout(layout, transfer->shape, transfer->peer_offset,
+			    transfer->size, side->max_sges);
+}
+
+static void peer_post_receive(struct side *side, const struct layout *layout,
+			      const struct transfer *transfer)
+{
+	struct ibv_sge sges[MAX_SGES];
+	int count = 0;
+
+	if (transfer->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+		count = layout_sges(layout, &side->region, sges);
+	post_recv(&side->ep, transfer->seed, sges, count);
+}
+
+void peer_prepare(struct side *side, const struct transfer *transfer)
+{
+	const uint8_t *bytes = pattern_bytes(transfer->seed, MAX_SIZE);
+	struct atomic_values values = atomic_values(transfer);
+	struct layout layout;
+
+	peer_layout(side, &layout, transfer);
+	clear_window(side, transfer->peer_offset, transfer);
+	if (opcode_is_atomic(transfer->opcode)) {
+		write_layout(side->region.addr, &layout,
+			     (uint8_t *)&values.before);
+		write_layout(side->expected, &layout, (uint8_t *)&values.after);
+	} else {
+		write_layout(side->expected, &layout, bytes);
+	}
+	if (transfer->opcode == IBV_WR_RDMA_READ)
+		write_layout(side->region.addr, &layout, bytes);
+	if (opcode_takes_recv(transfer->opcode))
+		peer_post_receive(side, &layout, transfer);
+}
+
+static bool check_receive(struct side *side, const struct transfer *transfer)
+{
+	bool is_write = transfer->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool has_imm = opcode_has_imm(transfer->opcode);
+	struct ibv_wc wc;
+
+	return cq_success(side->ep.recv_cq, transfer->seed, &wc) &&
+	       check(wc.opcode == (is_write ? IBV_WC_RECV_RDMA_WITH_IMM :
+					      IBV_WC_RECV),
+		     "opcode of the receive is %d", wc.opcode) &&
+	       check(wc.byte_len == transfer->size,
+		     "byte_len of the receive is %u", wc.byte_len) &&
+	       check(wc.qp_num == side->ep.qp->qp_num,
+		     "qp_num of the receive is %u", wc.qp_num) &&
+	       check(!!(wc.wc_flags & IBV_WC_WITH_IMM) == has_imm,
+		     "wc_flags of the receive are 0x%x", wc.wc_flags) &&
+	       check(!has_imm || wc.imm_data == htobe32(~transfer->seed),
+		     "immediate data is 0x%x", be32toh(wc.imm_data));
+}
+
+/* An unreliable WRITE may arrive after its completion. */
+static void await_window(const struct side *side,
+			 const struct transfer *transfer)
+{
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	while (!window_matches(side, transfer->peer_offset, transfer) &&
+	       now_ms() < end)
+		relax(round++);
+}
+
+bool peer_check(struct side *side, const struct transfer *transfer)
+{
+	if (opcode_takes_recv(transfer->opcode)) {
+		if (!check_receive(side, transfer))
+			return false;
+	} else if (side->ep.options.type == IBV_QPT_UC) {
+		await_window(side, transfer);
+	}
+	return check_window(side, transfer->peer_offset, transfer, "peer");
+}
+
+void local_prepare(struct side *side, const struct transfer *transfer,
+		   const struct layout *layout)
+{
+	const uint8_t *bytes = pattern_bytes(transfer->seed, MAX_SIZE);
+	struct atomic_values values = atomic_values(transfer);
+
+	clear_window(side, transfer->local_offset, transfer);
+	if (opcode_is_atomic(transfer->opcode))
+		bytes = (uint8_t *)&values.before;
+	write_layout(side->expected, layout, bytes);
+	if (!opcode_writes_local(transfer->opcode))
+		write_layout(side->region.addr, layout, bytes);
+}
+
+void local_post(struct side *side, const struct transfer *transfer,
+		const struct layout *layout, const struct remote *remote)
+{
+	struct atomic_values values = atomic_values(transfer);
+	uint64_t addr = remote->addr + transfer->peer_offset;
+	struct ibv_sge sges[MAX_SGES];
+	struct ibv_send_wr wr =
+		send_wr(transfer->seed, transfer->opcode, sges,
+			layout_sges(layout, &side->region, sges));
+	int i;
+
+	wr.imm_data = htobe32(~transfer->seed);
+	if (opcode_is_atomic(transfer->opcode)) {
+		wr.wr.atomic.remote_addr = addr;
+		wr.wr.atomic.rkey = remote->rkey;
+		wr.wr.atomic.compare_add = values.compare_add;
+		wr.wr.atomic.swap = values.swap;
+	} else {
+		wr.wr.rdma.remote_addr = addr;
+		wr.wr.rdma.rkey = remote->rkey;
+	}
+	if (transfer->is_inline) {
+		wr.send_flags |= IBV_SEND_INLINE;
+		/* Inline data comes from plain addresses, without keys. */
+		for (i = 0; i < wr.num_sge; i++) {
+			sges[i].addr = (uintptr_t)side->region.addr +
+				       layout->part[i].offset;
+			sges[i].lkey = 0xdeadbeef;
+		}
+	}
+	post_send(&side->ep, &wr);
+	/* Inline data is taken before the post returns. */
+	if (transfer->is_inline)
+		clear_window(side, transfer->local_offset, transfer);
+}
+
+bool local_check(struct side *side, const struct transfer *transfer)
+{
+	struct ibv_wc wc;
+
+	return cq_success(side->ep.send_cq, transfer->seed, &wc) &&
+	       check(wc.opcode == completion_of(transfer->opcode),
+		     "opcode of the completion is %d", wc.opcode) &&
+	       check(wc.qp_num == side->ep.qp->qp_num,
+		     "qp_num of the completion is %u", wc.qp_num) &&
+	       check_window(side, transfer->local_offset, transfer,
+			    "requester");
+}
+
+struct remote remote_of(const struct side *side)
+{
+	return (struct remote){ side->region.rdma_addr, side->region.mr->rkey };
+}
+
+void side_open(struct side *side, const char *name, enum ibv_qp_type type,
+	       enum memory_kind kind)
+{
+	struct endpoint_options options = endpoint_options(type);
+
+	device_open(&side->dev, name);
+	side->max_sges = side->dev.attr.max_sge < MAX_SGES ?
+				 side->dev.attr.max_sge :
+				 MAX_SGES;
+	options.sges = side->max_sges;
+	options.inline_bytes = MAX_INLINE;
+	options.depth = 4;
+	if (!endpoint_try_create(&side->ep, &side->dev, &options)) {
+		/* Not every device has that much inline data. */
+		options.inline_bytes = 64;
+		endpoint_create(&side->ep, &side->dev, &options);
+	}
+	if (!region_map(&side->region, kind, REGION_BYTES))
+		bail("no memory of kind %s", memory_name(kind));
+	region_register(&side->region, side->dev.pd, ACCESS_ALL);
+	side->expected = malloc(REGION_BYTES);
+	if (!side->expected)
+		bail("out of memory");
+}
+
+void side_close(struct side *side)
+{
+	endpoint_destroy(&side->ep);
+	region_destroy(&side->region);
+	device_close(&side->dev);
+	free(side->expected);
+}
