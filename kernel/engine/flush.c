@@ -3,6 +3,7 @@
  * Queues in error: everything posted completes as flushed, IBA 10.3.1.
  */
 #include "../verbs/dev.h"
+#include "../verbs/windows.h"
 #include "../verbs/xrc.h"
 #include "engine.h"
 #include "trace.h"
@@ -11,7 +12,8 @@
  * mic_qp_error - a QP enters the error state
  * @qp: queue pair; the caller holds one of its two locks
  *
- * The worker flushes the queues. From now on the receive queue asks for a
+ * Windows that hang on the queue pair are gone on return; the worker flushes
+ * the queues. From now on the receive queue asks for a
  * doorbell too, so that what is posted later is flushed as well.
  */
 void mic_qp_error(struct mic_qp *qp)
@@ -20,6 +22,7 @@ void mic_qp_error(struct mic_qp *qp)
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	if (qp->resp.ring.ctl)
 		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 1);
+	mic_imports_revoke_qp(qp);
 	mic_qp_kick_deferred(qp);
 }
 

@@ -12,6 +12,7 @@
 #include "../verbs/counters.h"
 #include "../verbs/dev.h"
 #include "../verbs/mcast.h"
+#include "../verbs/windows.h"
 #include "engine.h"
 #include "trace.h"
 
@@ -62,6 +63,15 @@ void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
 		mic_cq_post(qp->send_cq, &cqe, status);
 }
 
+/* Unreliable services: the send queue stops, the rest goes on. */
+static void mic_req_sq_error(struct mic_qp *qp)
+{
+	if (cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE) != IB_QPS_RTS)
+		return;
+	trace_mic_qp_error(qp, IB_QPS_RTS, IB_QPS_SQE);
+	mic_imports_revoke_qp(qp);
+}
+
 /* The request failed; what that means for the queue is IBA 10.3.1. */
 static void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 {
@@ -69,8 +79,8 @@ static void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 	mic_count_req_error(qp->dev, status);
 	if (mic_qp_is_reliable(qp))
 		mic_qp_error(qp);
-	else if (cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE) == IB_QPS_RTS)
-		trace_mic_qp_error(qp, IB_QPS_RTS, IB_QPS_SQE);
+	else
+		mic_req_sq_error(qp);
 	mic_req_complete(qp, status);
 }
 
@@ -331,7 +341,8 @@ static bool mic_req_sleep(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
 
-	WRITE_ONCE(req->ring.ctl->need_kick, 1);
+	/* release: completions before it, for who completes by itself next */
+	smp_store_release(&req->ring.ctl->need_kick, 1);
 	smp_mb();	/* pairs with the poster's: index, barrier, need_kick */
 	if (READ_ONCE(qp->state) != IB_QPS_RTS || req->broken ||
 	    !mic_ring_pending(&req->ring))

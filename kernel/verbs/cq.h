@@ -72,6 +72,8 @@ int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 /* cqe.c */
 void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited);
 void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp);
+void mic_cq_notify(struct mic_cq *cq);
+void mic_cq_overrun(struct mic_cq *cq);
 int mic_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
 int mic_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 

@@ -77,6 +77,43 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 		mic_cq_overflow(cq);
 }
 
+/**
+ * mic_cq_notify - user space has added a completion of its own
+ * @cq: queue
+ *
+ * Context: process context.
+ */
+void mic_cq_notify(struct mic_cq *cq)
+{
+	unsigned long flags;
+	bool fire;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	fire = mic_cq_fire(cq, false);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (fire)
+		mic_cq_event(cq);
+}
+
+/**
+ * mic_cq_overrun - user space had no room for a completion of its own
+ * @cq: queue
+ *
+ * Context: process context.
+ */
+void mic_cq_overrun(struct mic_cq *cq)
+{
+	unsigned long flags;
+	bool first;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	first = !cq->overflow;
+	cq->overflow = true;
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (first)
+		mic_cq_overflow(cq);
+}
+
 static enum ib_wc_opcode mic_wc_opcode(u8 opcode)
 {
 	switch (opcode) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * State for those who debug: /sys/kernel/debug/ib_mic/DEVICE/{qps,mkeys}.
+ * State for those who debug: /sys/kernel/debug/ib_mic/DEVICE/{qps,mkeys,windows}.
  *
  * Nothing here takes a lock of the engine, so the files can be read when it is
  * stuck, and reading them changes nothing. The price: a value is true by
@@ -23,6 +23,7 @@
 #include "qp.h"
 #include "restrack.h"
 #include "srq.h"
+#include "windows.h"
 
 static struct dentry *mic_debugfs_root;
 
@@ -273,6 +274,26 @@ static int mic_mkeys_show(struct seq_file *m, void *v)
 
 DEFINE_SHOW_ATTRIBUTE(mic_mkeys);
 
+static int mic_imports_line(struct seq_file *m, void *v)
+{
+	struct mic_qp *qp = mic_qp_get(m->private, (unsigned long)v);
+
+	if (!qp)
+		return SEQ_SKIP;
+	mic_imports_show(m, qp);
+	mic_qp_put(qp);
+	return 0;
+}
+
+static const struct seq_operations mic_imports_sops = {
+	.start = mic_qps_start,
+	.next = mic_qps_next,
+	.stop = mic_qps_stop,
+	.show = mic_imports_line,
+};
+
+DEFINE_SEQ_ATTRIBUTE(mic_imports);
+
 static void mic_debugfs_make(struct mic_dev *dev)
 {
 	struct dentry *dir = debugfs_create_dir(dev->ibdev.name,
@@ -280,6 +301,7 @@ static void mic_debugfs_make(struct mic_dev *dev)
 
 	debugfs_create_file("qps", 0400, dir, dev, &mic_qps_fops);
 	debugfs_create_file("mkeys", 0400, dir, dev, &mic_mkeys_fops);
+	debugfs_create_file("windows", 0400, dir, dev, &mic_imports_fops);
 	dev->debugfs = dir;
 }
 

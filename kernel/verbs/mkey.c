@@ -11,6 +11,7 @@
 
 #include "dev.h"
 #include "mr.h"
+#include "windows.h"
 
 #define MIC_MKEY_INDEX_MAX	((1U << 24) - 1)
 
@@ -38,6 +39,7 @@ int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey)
 	init_completion(&mkey->gone);
 	atomic_set(&mkey->users, 0);
 	mutex_init(&mkey->lock);
+	INIT_LIST_HEAD(&mkey->imports);
 	return 0;
 }
 
@@ -57,7 +59,8 @@ void mic_mkey_publish(struct mic_dev *dev, struct mic_mkey *mkey)
  * @dev: device
  * @mkey: key
  *
- * On return nothing uses the key or its memory; its index stays reserved, and
+ * On return nothing uses the key or its memory, and no process has it mapped
+ * by means of the key; its index stays reserved, and
  * mic_mkey_publish() makes it known again.
  *
  * Context: process context; waits for copies under way, whose length the
@@ -68,6 +71,7 @@ void mic_mkey_hide(struct mic_dev *dev, struct mic_mkey *mkey)
 	xa_store(&dev->mkeys, mkey->key >> 8, XA_ZERO_ENTRY, GFP_KERNEL);
 	mic_mkey_put(mkey);
 	wait_for_completion(&mkey->gone);
+	mic_imports_revoke_mkey(mkey);
 	reinit_completion(&mkey->gone);
 	refcount_set(&mkey->ref, 1);
 }
@@ -77,8 +81,8 @@ void mic_mkey_hide(struct mic_dev *dev, struct mic_mkey *mkey)
  * @dev: device
  * @mkey: key
  *
- * On return nothing uses the key or its memory. The structure has to be freed
- * with kfree_rcu().
+ * On return nothing uses the key or its memory, and no process has it mapped
+ * by means of the key. The structure has to be freed with kfree_rcu().
  *
  * Context: as mic_mkey_hide().
  */
@@ -87,6 +91,7 @@ void mic_mkey_destroy(struct mic_dev *dev, struct mic_mkey *mkey)
 	xa_erase(&dev->mkeys, mkey->key >> 8);
 	mic_mkey_put(mkey);
 	wait_for_completion(&mkey->gone);
+	mic_imports_revoke_mkey(mkey);
 }
 
 /**
@@ -155,9 +160,9 @@ void mic_mkey_put_remote(struct mic_mkey *mkey)
  * mic_mkey_revoke - a revocable key grants nothing any more
  * @mkey: key; the caller holds &mic_mkey.lock
  *
- * On return no copy on behalf of another QP is under way, and the caller may
- * change the key. What it then stores becomes effective with a store release
- * to &mic_mkey.valid.
+ * On return no copy on behalf of another QP is under way, no process has the
+ * memory mapped by means of the key, and the caller may change the key. What it
+ * then stores becomes effective with a store release to &mic_mkey.valid.
  *
  * Context: process context; waits for copies under way.
  */
@@ -167,6 +172,8 @@ void mic_mkey_revoke(struct mic_mkey *mkey)
 	WRITE_ONCE(mkey->valid, false);
 	smp_mb();	/* pairs with mic_mkey_get_remote() */
 	wait_var_event(&mkey->users, !atomic_read(&mkey->users));
+	smp_mb();	/* no users, then no windows they have added */
+	mic_imports_revoke_mkey(mkey);
 }
 
 /**

@@ -2,6 +2,8 @@
 /*
  * Memory regions of user memory, and the kernel's region of everything.
  */
+#include <linux/pid.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <rdma/ib_umem.h>
 #include <rdma/iter.h>
@@ -60,6 +62,8 @@ static void mic_mr_unmap(struct mic_mr *mr)
 	if (mr->umem)
 		ib_umem_release(mr->umem);
 	mr->umem = NULL;
+	put_pid(mr->owner);
+	mr->owner = NULL;
 }
 
 /**
@@ -137,6 +141,7 @@ static int mic_mr_pin(struct mic_mr *mr, u64 start, u64 length, u64 iova,
 		mr->umem = NULL;
 		return err;
 	}
+	mr->owner = get_pid(task_tgid(current));
 	err = mic_mr_map_umem(mr);
 	if (err) {
 		mic_mr_unmap(mr);

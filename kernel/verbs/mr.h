@@ -33,6 +33,7 @@ struct mic_dev;
  *	deregistering it; a window's is taken before its region's
  * @window: it is the key of a memory window, no lkey
  * @qp: type 2 windows: number of the only QP that may use it, otherwise 0
+ * @imports: windows of it that others have mapped, under mic_import_lock
  * @valid: the key grants access
  * @access: enum ib_access_flags
  * @pd: protection domain
@@ -50,6 +51,7 @@ struct mic_mkey {
 	bool valid;
 	atomic_t users;
 	struct mutex lock;
+	struct list_head imports;
 	u32 key;
 	u32 qp;
 	int access;
@@ -89,6 +91,7 @@ enum mic_mkey_kind {
  * @mkey: its key
  * @win: its memory
  * @umem: pinned user memory, NULL for kernel regions
+ * @owner: process whose memory @umem is
  * @dmabuf: buffer whose memory it is, or NULL
  * @map: the kernel's mapping of @dmabuf
  * @max_pages: fast registration: entries &mic_window.block has room for
@@ -100,6 +103,7 @@ struct mic_mr {
 	struct mic_mkey mkey;
 	struct mic_window win;
 	struct ib_umem *umem;
+	struct pid *owner;
 	struct dma_buf *dmabuf;
 	struct iosys_map map;
 	u32 max_pages;

@@ -11,6 +11,7 @@
 #include "qp.h"
 #include "srq.h"
 #include "uctx.h"
+#include "windows.h"
 
 #define MIC_QPN_GSI	1
 #define MIC_QPN_MIN	16		/* below: the well-known ones */
@@ -164,6 +165,8 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	hrtimer_init(&qp->req.timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	qp->req.timer.function = mic_req_timeout;
 	INIT_WORK(&qp->work, mic_qp_work);
+	INIT_LIST_HEAD(&qp->imports);
+	INIT_LIST_HEAD(&qp->exports);
 
 	qp->ibqp = ibqp;
 	qp->dev = to_mic_dev(ibqp->device);
@@ -284,7 +287,7 @@ err_count:
 
 /*
  * On return nothing of the QP is in use: no look-up finds it, nobody runs it,
- * and neither its timer nor its worker will.
+ * neither its timer nor its worker will, and no windows hang on it.
  */
 static void mic_qp_stop(struct mic_qp *qp)
 {
@@ -296,6 +299,7 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mutex_unlock(&qp->req.lock);
 	mic_qp_put(qp);
 	wait_for_completion(&qp->gone);
+	mic_imports_revoke_qp(qp);
 	hrtimer_cancel(&qp->req.timer);
 	cancel_work_sync(&qp->work);
 }

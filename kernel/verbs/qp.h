@@ -138,6 +138,8 @@ struct mic_resp {
  * @attr: what modify_qp set
  * @addr: RC and UC: where the peer is
  * @cap: capacities granted
+ * @imports: windows this QP has given its process, under mic_import_lock
+ * @exports: windows this QP has given its peer's process, likewise
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
  */
@@ -165,6 +167,8 @@ struct mic_qp {
 	struct ib_qp_attr attr;
 	struct mic_addr addr;
 	struct ib_qp_cap cap;
+	struct list_head imports;
+	struct list_head exports;
 	struct mutex modify_lock;
 	struct work_struct work;
 };

@@ -8,6 +8,7 @@
 #include "ah.h"
 #include "dev.h"
 #include "qp.h"
+#include "windows.h"
 
 static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
 			     int mask)
@@ -162,6 +163,8 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 		return err;
 	mic_qp_set_attr(qp, attr, mask);
 	mic_qp_set_state(qp, attr, mask);
+	/* what was granted with the old attributes is asked for again */
+	mic_imports_revoke_qp(qp);
 	return 0;
 }
 

@@ -2,8 +2,8 @@
 /*
  * User contexts and their doorbell files.
  *
- * The doorbell file does two things: it maps queue memory, and it is the
- * cheapest system call into the engine. It is a file of our own, so an open
+ * The doorbell file maps queue memory, and it is the cheapest system call into
+ * the engine. It is a file of our own, so an open
  * descriptor or a mapping pins this module, and deleting the device needs to
  * wait for neither: a file whose context is gone answers with EIO.
  */
@@ -25,6 +25,7 @@
 #include "qp.h"
 #include "ring.h"
 #include "uctx.h"
+#include "windows.h"
 
 /**
  * struct mic_doorbell - what a context and its doorbell files share
@@ -43,16 +44,32 @@ static void mic_doorbell_free(struct kref *ref)
 	kfree(container_of(ref, struct mic_doorbell, ref));
 }
 
+struct mic_doorbell *mic_doorbell_get(struct mic_doorbell *db)
+{
+	kref_get(&db->ref);
+	return db;
+}
+
+void mic_doorbell_put(struct mic_doorbell *db)
+{
+	kref_put(&db->ref, mic_doorbell_free);
+}
+
 static int mic_doorbell_release(struct inode *inode, struct file *file)
 {
-	struct mic_doorbell *db = file->private_data;
-
-	kref_put(&db->ref, mic_doorbell_free);
+	mic_doorbell_put(file->private_data);
 	return 0;
 }
 
-/* The QP of that number in the file's context, with a reference. */
-static struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
+/**
+ * mic_doorbell_qp - the QP of a number in a doorbell's context
+ * @db: doorbell
+ * @qpn: number, unchecked
+ *
+ * Return: the QP with a reference, or an ERR_PTR: -ENOENT, or -EIO if the
+ * context is gone.
+ */
+struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
 {
 	struct mic_uctx *uctx;
 	struct mic_qp *qp;
@@ -75,18 +92,33 @@ static struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
 static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 			       unsigned long arg)
 {
+	struct mic_doorbell *db = file->private_data;
 	struct mic_qp *qp;
+	long err = 0;
 
-	if (cmd != MIC_IOC_DOORBELL)
-		return -ENOTTY;
+	if (cmd == MIC_IOC_WINDOWS)
+		return mic_windows_open(db);
 
-	qp = mic_doorbell_qp(file->private_data, arg);
+	qp = mic_doorbell_qp(db, arg);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
-	trace_mic_doorbell(qp);
-	mic_qp_kick(qp);
+	switch (cmd) {
+	case MIC_IOC_DOORBELL:
+		trace_mic_doorbell(qp);
+		mic_qp_kick(qp);
+		break;
+	case MIC_IOC_CQ_EVENT:
+		mic_cq_notify(qp->send_cq);
+		break;
+	case MIC_IOC_CQ_OVERRUN:
+		mic_cq_overrun(qp->send_cq);
+		break;
+	default:
+		err = -ENOTTY;
+		break;
+	}
 	mic_qp_put(qp);
-	return 0;
+	return err;
 }
 
 static int mic_doorbell_map(struct mic_uctx *uctx, struct vm_area_struct *vma)
@@ -144,7 +176,7 @@ static int mic_doorbell_open(struct mic_doorbell *db, struct file **filep)
 		put_unused_fd(fd);
 		return PTR_ERR(file);
 	}
-	kref_get(&db->ref);
+	mic_doorbell_get(db);
 	*filep = file;
 	return fd;
 }
@@ -218,7 +250,7 @@ err_file:
 	put_unused_fd(resp.doorbell_fd);
 err_db:
 	RCU_INIT_POINTER(db->uctx, NULL);
-	kref_put(&db->ref, mic_doorbell_free);
+	mic_doorbell_put(db);
 	return err;
 }
 
@@ -267,7 +299,7 @@ void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
 	synchronize_rcu_expedited();
 	WARN_ON(!xa_empty(&uctx->bufs));
 	xa_destroy(&uctx->bufs);
-	kref_put(&db->ref, mic_doorbell_free);
+	mic_doorbell_put(db);
 }
 
 /*

@@ -11,6 +11,7 @@
 
 struct mic_buf;
 struct mic_doorbell;
+struct mic_qp;
 
 /**
  * struct mic_uctx - what a process has open on a device
@@ -32,6 +33,9 @@ static inline struct mic_uctx *to_mic_uctx(struct ib_ucontext *ibuctx)
 struct mic_uctx *mic_udata_uctx(struct ib_udata *udata);
 int mic_uctx_add_buf(struct mic_uctx *uctx, struct mic_buf *buf);
 void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf);
+struct mic_doorbell *mic_doorbell_get(struct mic_doorbell *db);
+void mic_doorbell_put(struct mic_doorbell *db);
+struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn);
 
 int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata);
 void mic_dealloc_ucontext(struct ib_ucontext *ibuctx);

@@ -7,9 +7,6 @@
 
 #include "mic.h"
 
-/* Our own opcode of an element that must not be returned any more. */
-#define MIC_WC_FORGOTTEN 0xff
-
 struct create_cq_resp {
 	struct ib_uverbs_ex_create_cq_resp base;
 	struct mic_create_cq_resp mic;
@@ -64,6 +61,10 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 	int ret;
 
 	mic_lock_init(&cq->lock, one_thread(attr));
+	mic_own_init(&cq->own);
+	cq->timestamps = attr->wc_flags &
+			 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	ret = ibv_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
 				   &resp.base, sizeof(resp), 0);
 	if (ret)
@@ -156,25 +157,46 @@ static int replace_ring(struct mic_cq *cq,
 		return ret;
 	mic_cq_ring_init(&ring, &resp->ring);
 	ring.consumer = mic_load_acquire(&ring.ctl->consumer);
+	mic_own_rebase(&cq->own, cq->ring.consumer);
 	mic_unmap_queue(&cq->ring.map);
 	cq->ring = ring;
 	return 0;
 }
 
+/* What waits has to fit, the kernel's and our own. */
+static bool fits(struct mic_cq *cq, uint32_t cqe)
+{
+	uint32_t entries = 1;
+
+	while (entries < cqe)
+		entries *= 2;
+	return mic_own_pending(cq) <= entries;
+}
+
+static int resize_cq(struct mic_cq *cq, int cqe)
+{
+	struct resize_cq_resp resp = {};
+	struct ibv_resize_cq cmd = {};
+	int ret;
+
+	if (cqe < 1 << 30 && !fits(cq, cqe))
+		return EINVAL;
+	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd, sizeof(cmd), &resp.base,
+				sizeof(resp));
+	return ret ? ret : replace_ring(cq, &resp.mic);
+}
+
 int mic_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
-	struct resize_cq_resp resp = {};
-	struct ibv_resize_cq cmd = {};
 	int ret;
 
 	if (cqe <= 0)
 		return EINVAL;
 	mic_lock(&cq->lock);
-	ret = ibv_cmd_resize_cq(ibcq, cqe, &cmd, sizeof(cmd), &resp.base,
-				sizeof(resp));
-	if (!ret)
-		ret = replace_ring(cq, &resp.mic);
+	mic_lock(&cq->own.lock);
+	ret = resize_cq(cq, cqe);
+	mic_unlock(&cq->own.lock);
 	mic_unlock(&cq->lock);
 	return ret;
 }
@@ -195,6 +217,7 @@ int mic_destroy_cq(struct ibv_cq *ibcq)
 	if (ret)
 		return ret;
 	mic_unmap_queue(&cq->ring.map);
+	mic_own_destroy(&cq->own);
 	mic_parent_put(cq->parent);
 	free(cq);
 	return 0;
@@ -214,6 +237,9 @@ struct mic_cqe *mic_cq_next(struct mic_cq *cq)
 	struct mic_cqe *cqe;
 
 	do {
+		cqe = mic_own_next(&cq->own, cq->ring.consumer);
+		if (cqe)
+			continue;
 		cqe = mic_cq_peek(&cq->ring, cq->ring.consumer);
 		if (!cqe)
 			return NULL;
@@ -256,6 +282,7 @@ int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	}
 	if (cq->ring.consumer != before)
 		mic_cq_publish(&cq->ring);
+	mic_own_publish(&cq->own);
 	mic_unlock(&cq->lock);
 	return n;
 }
@@ -282,6 +309,9 @@ static void forget(struct ibv_cq *ibcq, uint32_t number,
 	uint32_t index;
 
 	mic_lock(&cq->lock);
+	mic_lock(&cq->own.lock);
+	mic_own_forget(&cq->own, number, matches);
+	mic_unlock(&cq->own.lock);
 	for (index = cq->ring.consumer;
 	     index - cq->ring.consumer < cq->ring.entries; index++) {
 		cqe = mic_cq_peek(&cq->ring, index);

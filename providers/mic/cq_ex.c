@@ -46,6 +46,7 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 		return 0;
 	if (cq->ring.consumer != before)
 		mic_cq_publish(&cq->ring);
+	mic_own_publish(&cq->own);
 	mic_unlock(&cq->lock);
 	return ret;
 }
@@ -60,6 +61,7 @@ static void end_poll(struct ibv_cq_ex *ibcq)
 	struct mic_cq *cq = ex_cq(ibcq);
 
 	mic_cq_publish(&cq->ring);
+	mic_own_publish(&cq->own);
 	mic_unlock(&cq->lock);
 }
 

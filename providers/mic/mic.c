@@ -75,6 +75,9 @@ static void mic_free_context(struct ibv_context *context)
 {
 	struct mic_context *ctx = to_mctx(context);
 
+	mic_windows_put(ctx->windows);
+	mic_keys_destroy(&ctx->keys);
+	pthread_mutex_destroy(&ctx->lock);
 	if (ctx->doorbell_fd >= 0)
 		close(ctx->doorbell_fd);
 	verbs_uninit_context(&ctx->vctx);
@@ -195,6 +198,9 @@ static struct mic_context *new_context(struct ibv_device *device, int cmd_fd)
 	if (!ctx)
 		return NULL;
 	ctx->doorbell_fd = -1;
+	ctx->path = mic_direct_default_path();
+	pthread_mutex_init(&ctx->lock, NULL);
+	mic_keys_init(&ctx->keys);
 	verbs_set_ops(&ctx->vctx, &mic_ops);
 	if (!operations_in_place(&ctx->vctx)) {
 		fprintf(stderr,
@@ -279,3 +285,8 @@ static const struct verbs_device_ops mic_device_ops = {
 	.uninit_device = mic_uninit_device,
 };
 PROVIDER_DRIVER(mic, mic_device_ops);
+
+bool mic_is_device(struct ibv_device *device)
+{
+	return verbs_get_device(device)->ops == &mic_device_ops;
+}

@@ -6,12 +6,19 @@
 #ifndef MIC_H
 #define MIC_H
 
+#include "direct.h"
+#include "keys.h"
+#include "own.h"
 #include "ring.h"
 #include "verbs_private.h"
 
 struct mic_context {
 	struct verbs_context vctx;
 	int doorbell_fd;
+	enum micdv_path path; /* of new queue pairs */
+	pthread_mutex_t lock; /* opening of @windows */
+	_Atomic(struct mic_windows *) windows;
+	struct mic_keys keys;
 };
 
 struct mic_td {
@@ -36,6 +43,8 @@ struct mic_cq {
 	struct verbs_cq vcq;
 	struct mic_lock lock;
 	struct mic_cq_ring ring;
+	struct mic_own own;
+	bool timestamps;
 	struct mic_pd *parent;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
 	struct mic_cqe *current;
@@ -75,6 +84,7 @@ struct mic_qp {
 	uint32_t send_ops;     /* bit per enum ibv_wr_opcode: allowed here */
 	uint16_t always_flags; /* MIC_WQE_SIGNALED with sq_sig_all */
 	struct mic_batch batch;
+	struct mic_direct direct;
 };
 
 static inline struct mic_context *to_mctx(struct ibv_context *context)
@@ -132,6 +142,12 @@ static inline void mic_parent_put(struct mic_pd *parent)
 	if (parent)
 		atomic_fetch_sub(&parent->refs, 1);
 }
+
+/* Our own opcode of an element that must not be returned any more. */
+#define MIC_WC_FORGOTTEN 0xff
+
+/* mic.c */
+bool mic_is_device(struct ibv_device *device);
 
 /* pd.c */
 struct ibv_pd *mic_alloc_pd(struct ibv_context *context);
@@ -230,5 +246,11 @@ int mic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 int mic_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 		      struct ibv_recv_wr **bad_wr);
 void mic_ring_doorbell(const struct mic_qp *qp);
+
+/* May the next request be executed by this process, as far as order goes? */
+static inline bool mic_direct_next(struct mic_qp *qp)
+{
+	return qp->direct.on && mic_wq_idle(&qp->sq);
+}
 
 #endif /* MIC_H */

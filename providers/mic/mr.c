@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions. All of the work is the kernel's.
+ * Memory regions. The kernel does the work; the direct path remembers those of
+ * this process's memory.
  */
 #include <stdlib.h>
 
@@ -30,12 +31,25 @@ static bool on_demand(int access)
 	return access & IBV_ACCESS_ON_DEMAND;
 }
 
+static struct mic_keys *mr_keys(const struct verbs_mr *vmr)
+{
+	return &to_mctx(vmr->ibv_mr.context)->keys;
+}
+
 struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, int access)
 {
 	struct ib_uverbs_reg_mr_resp resp;
+	const struct mic_key key = {
+		.pd_handle = pd->handle,
+		.access = access,
+		.iova = iova,
+		.length = length,
+		.addr = addr,
+	};
 	struct ibv_reg_mr cmd;
 	struct verbs_mr *vmr;
+	int ret;
 
 	if (on_demand(access)) {
 		errno = EOPNOTSUPP;
@@ -44,9 +58,12 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	vmr = calloc(1, sizeof(*vmr));
 	if (!vmr)
 		return NULL;
-	return finish_mr(vmr, ibv_cmd_reg_mr(pd, addr, length, iova, access,
-					     vmr, &cmd, sizeof(cmd), &resp,
-					     sizeof(resp)));
+	ret = ibv_cmd_reg_mr(pd, addr, length, iova, access, vmr, &cmd,
+			     sizeof(cmd), &resp, sizeof(resp));
+	if (!ret && !(access & IBV_ACCESS_ZERO_BASED))
+		mic_keys_add(&to_mctx(pd->context)->keys, vmr->ibv_mr.lkey,
+			     &key);
+	return finish_mr(vmr, ret);
 }
 
 /* All addresses there are; only the lkey is of use. */
@@ -114,21 +131,48 @@ void mic_unimport_mr(struct ibv_mr *mr)
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access)
 {
+	const uint32_t lkey = vmr->ibv_mr.lkey;
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ibv_rereg_mr cmd;
+	struct mic_key key;
+	bool known;
+	int ret;
 
 	if ((flags & IBV_REREG_MR_CHANGE_ACCESS) && on_demand(access))
 		return EOPNOTSUPP;
-	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
-				access, pd, &cmd, sizeof(cmd), &resp,
-				sizeof(resp));
+	known = mic_keys_take(mr_keys(vmr), lkey, &key);
+	ret = ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
+			       access, pd, &cmd, sizeof(cmd), &resp,
+			       sizeof(resp));
+	/* where it failed, whatever is left of the region is the kernel's */
+	if (ret || !known)
+		return ret;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		key.addr = addr;
+		key.iova = (uintptr_t)addr;
+		key.length = length;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		key.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		key.pd_handle = pd->handle;
+	mic_keys_add(mr_keys(vmr), vmr->ibv_mr.lkey, &key);
+	return 0;
 }
 
 int mic_dereg_mr(struct verbs_mr *vmr)
 {
-	int ret = ibv_cmd_dereg_mr(vmr);
+	const uint32_t lkey = vmr->ibv_mr.lkey;
+	struct mic_keys *keys = mr_keys(vmr);
+	struct mic_key key;
+	bool known;
+	int ret;
 
+	known = mic_keys_take(keys, lkey, &key);
+	ret = ibv_cmd_dereg_mr(vmr);
 	if (!ret)
 		free(vmr);
+	else if (known)
+		mic_keys_add(keys, lkey, &key);
 	return ret;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Posting work requests. A list of requests becomes visible to the kernel at
- * once and costs at most one system call; a receive costs none.
+ * once and costs at most one system call; a receive costs none. Nor do requests
+ * at the head of the list that this process may execute by itself (direct.c).
  */
 #include <sys/ioctl.h>
 
@@ -135,7 +136,10 @@ int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		return EINVAL;
 	}
 	mic_lock(&sq->lock);
-	for (index = sq->producer; wr; wr = wr->next, index++) {
+	for (index = sq->producer; wr; wr = wr->next) {
+		if (index == sq->producer && mic_direct_next(qp) &&
+		    mic_direct_post(qp, wr))
+			continue;
 		ret = mic_wq_full(sq, index) ?
 			      ENOMEM :
 			      put_send(qp, mic_wq_slot(sq, index), wr);
@@ -143,8 +147,10 @@ int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 			*bad_wr = wr;
 			break;
 		}
+		index++;
 	}
 	if (index != sq->producer) {
+		qp->direct.engine += index - sq->producer;
 		mic_wq_publish(sq, index);
 		kick = mic_wq_needs_kick(sq);
 	}

@@ -80,6 +80,7 @@ static int init_qp(struct mic_qp *qp, const struct ibv_qp_init_attr_ex *attr,
 	qp->send_ops = send_ops(attr->qp_type);
 	qp->always_flags = attr->sq_sig_all ? MIC_WQE_SIGNALED : 0;
 	qp->parent = mic_parent_get(pd);
+	mic_direct_init(qp, to_mctx(qp->vqp.qp.context)->path);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		mic_qp_set_ex_ops(qp, attr->send_ops_flags);
 	return 0;
@@ -187,11 +188,15 @@ static void forget_completions(struct ibv_qp *qp)
 		mic_cq_forget_qp(qp->recv_cq, qp->qp_num);
 }
 
-static void reset_queue(struct mic_wq *wq)
+static void reset_queues(struct mic_qp *qp)
 {
-	mic_lock(&wq->lock);
-	mic_wq_reset(wq);
-	mic_unlock(&wq->lock);
+	mic_lock(&qp->sq.lock);
+	mic_wq_reset(&qp->sq);
+	mic_direct_reset(qp);
+	mic_unlock(&qp->sq.lock);
+	mic_lock(&qp->rq.lock);
+	mic_wq_reset(&qp->rq);
+	mic_unlock(&qp->rq.lock);
 }
 
 int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
@@ -208,8 +213,7 @@ int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	ret = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
 	if (ret || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
 		return ret;
-	reset_queue(&qp->sq);
-	reset_queue(&qp->rq);
+	reset_queues(qp);
 	forget_completions(ibqp);
 	return 0;
 }
@@ -223,6 +227,7 @@ int mic_destroy_qp(struct ibv_qp *ibqp)
 	if (ret)
 		return ret;
 	forget_completions(ibqp);
+	mic_direct_destroy(qp);
 	mic_unmap_queue(&qp->map);
 	mic_parent_put(qp->parent);
 	free(qp);

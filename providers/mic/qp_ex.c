@@ -203,13 +203,38 @@ static void wr_start(struct ibv_qp_ex *ibqp)
 	qp->batch.err = mic_may_send(&ibqp->qp_base) ? 0 : EINVAL;
 }
 
+/*
+ * Execute what this process may, from the first request on, and move the rest
+ * to where the first one was.
+ */
+static void execute_batch(struct mic_qp *qp)
+{
+	struct mic_wq *sq = &qp->sq;
+	uint32_t from = sq->producer, to = sq->producer;
+
+	if (!mic_direct_next(qp))
+		return;
+	while (from != qp->batch.next &&
+	       mic_direct_wqe(qp, mic_wq_slot(sq, from)))
+		from++;
+	if (from == to)
+		return;
+	while (from != qp->batch.next)
+		memcpy(mic_wq_slot(sq, to++), mic_wq_slot(sq, from++),
+		       sq->stride);
+	qp->batch.next = to;
+}
+
 static int wr_complete(struct ibv_qp_ex *ibqp)
 {
 	struct mic_qp *qp = ex_qp(ibqp);
 	bool kick = false;
 	int err = qp->batch.err;
 
+	if (!err)
+		execute_batch(qp);
 	if (!err && qp->batch.next != qp->sq.producer) {
+		qp->direct.engine += qp->batch.next - qp->sq.producer;
 		mic_wq_publish(&qp->sq, qp->batch.next);
 		kick = mic_wq_needs_kick(&qp->sq);
 	}

@@ -55,6 +55,7 @@ struct mic_wq {
 	uint32_t producer; /* what user space last published */
 	uint32_t consumer; /* what the kernel was last seen to have published */
 	uint32_t max_sge;
+	bool busy; /* the kernel may be at work on what was published */
 };
 
 /* The queue is in @map; the kernel may have put something in it. */
@@ -65,6 +66,7 @@ static inline void mic_wq_attach(struct mic_wq *wq, const struct mic_map *map,
 	wq->stride = info->stride;
 	wq->producer = 0;
 	wq->consumer = 0;
+	wq->busy = false;
 	if (!info->entries)
 		return;
 	wq->slots = map->addr + info->offset;
@@ -102,6 +104,7 @@ static inline bool mic_wq_full(struct mic_wq *wq, uint32_t index)
 static inline void mic_wq_publish(struct mic_wq *wq, uint32_t producer)
 {
 	wq->producer = producer;
+	wq->busy = true;
 	mic_store_release(&wq->ctl->producer, producer);
 }
 
@@ -113,6 +116,23 @@ static inline bool mic_wq_needs_kick(struct mic_wq *wq)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	return mic_load_relaxed(&wq->ctl->need_kick);
+}
+
+/*
+ * Is the kernel done with a send queue, and are the completions of all that was
+ * in it where they belong? It goes to sleep after it has written them. While it
+ * is at work need_kick is 0, from before it takes an element, so the order of
+ * the two looks matters.
+ */
+static inline bool mic_wq_idle(struct mic_wq *wq)
+{
+	if (!wq->busy)
+		return true;
+	if (mic_load_acquire(&wq->ctl->consumer) != wq->producer ||
+	    !mic_load_acquire(&wq->ctl->need_kick))
+		return false;
+	wq->busy = false;
+	return true;
 }
 
 /* The queue pair was reset: what was posted and not taken is gone. */

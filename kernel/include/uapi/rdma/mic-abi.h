@@ -34,6 +34,77 @@
 #define MIC_IOC_MAGIC		'm'
 #define MIC_IOC_DOORBELL	_IO(MIC_IOC_MAGIC, 0x80)
 
+/*
+ * More calls on the doorbell file. A process that completes requests of its
+ * own queue pairs by itself (see the windows below) makes them for what only
+ * the kernel can do; @arg is a QP number, whose send CQ is meant.
+ *
+ * MIC_IOC_WINDOWS: no argument; returns the descriptor (close-on-exec) of a
+ *	new windows file.
+ * MIC_IOC_CQ_EVENT: a completion was added; raise the event if it is waited
+ *	for.
+ * MIC_IOC_CQ_OVERRUN: a completion was lost for want of room.
+ */
+#define MIC_IOC_WINDOWS		_IO(MIC_IOC_MAGIC, 0x81)
+#define MIC_IOC_CQ_EVENT	_IO(MIC_IOC_MAGIC, 0x82)
+#define MIC_IOC_CQ_OVERRUN	_IO(MIC_IOC_MAGIC, 0x83)
+
+/*
+ * The windows file: memory of peers, mapped into this process.
+ *
+ * MIC_IOC_IMPORT asks for the memory behind an rkey that a connected queue
+ * pair may use, and gives it a slot. The memory can then be mapped, shared, at
+ * @offset (rounded down to a page) of this file; with PROT_WRITE if @offset
+ * has MIC_WINDOW_WRITABLE set. MIC_IOC_DROP (@arg is the slot) gives the slot
+ * back; whoever did that must not access the memory any more.
+ *
+ * An offset is made of a class and the slot: class << MIC_WINDOW_CLASS_SHIFT |
+ * slot << class | byte. The class is the log2 of the size of the slot's part
+ * of the file, so many small windows can be mapped at once.
+ *
+ * Slot i has the state word i in the memory that is mapped, read-only, at
+ * MIC_WINDOW_STATES. The kernel revokes a window at any time, whatever its
+ * owner does: it sets MIC_WINDOW_REVOKED, and the window's memory is replaced
+ * by a private page which nobody else sees. When an access meets that page,
+ * MIC_WINDOW_SCRATCH is set before. So an access is known to have reached the
+ * peer's memory, entirely, if MIC_WINDOW_SCRATCH is not set afterwards.
+ *
+ * Errors: ENOTCONN (not now: queue pair or peer are in no state for it),
+ * EACCES (the key does not exist or does not allow it), ERANGE (not within the
+ * key's bounds), EPERM (the key allows it, but a mapping would give more),
+ * EOPNOTSUPP (the peer or its memory can't be mapped), ENOSPC (no slot left),
+ * ENOENT (no such queue pair), ENOMEM.
+ */
+#define MIC_IOC_IMPORT		_IOWR(MIC_IOC_MAGIC, 0x90, \
+				      struct mic_window_import)
+#define MIC_IOC_DROP		_IO(MIC_IOC_MAGIC, 0x91)
+
+#define MIC_WINDOW_SLOTS	0x20000
+#define MIC_WINDOW_CLASS_SHIFT	56
+#define MIC_WINDOW_CLASS_MIN	12
+#define MIC_WINDOW_CLASS_MAX	39
+#define MIC_WINDOW_WRITABLE	0x4000000000000000ULL
+#define MIC_WINDOW_STATES	0	/* MIC_WINDOW_SLOTS words of 32 bits */
+
+enum mic_window_state {
+	MIC_WINDOW_REVOKED = 1 << 0,
+	MIC_WINDOW_SCRATCH = 1 << 1,
+};
+
+struct mic_window_import {
+	/* in */
+	__u32 qpn;
+	__u32 rkey;
+	/* in: the range wanted, 0 bytes for all there is; out: that granted */
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	/* in: the rights without which it is of no use; out: those granted */
+	__u32 access;		/* enum ib_uverbs_access_flags, remote ones */
+	/* out */
+	__u32 slot;
+	__aligned_u64 offset;	/* of the byte at @addr */
+};
+
 /* Attributes of our own on methods of uverbs. */
 enum mic_ib_attrs_query_context {
 	/* out: struct mic_alloc_ucontext_resp, with a descriptor of the caller */

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Importing windows: which memory of a peer a process may map, and when it no
+ * longer may.
+ *
+ * What is checked is what the engine would check for a request, and what a
+ * page table can't express on top: a mapping is of whole pages, and of pages
+ * that can be written one can also read. Where the key doesn't cover that, the
+ * process must be allowed to access its peer's memory anyway.
+ *
+ * A window hangs on three things, both queue pairs and the key. Whatever
+ * happens to one of them ends the window: first its state word says so, then
+ * no fault maps it any more, then it is taken out of the mappings. When
+ * mic_import_revoke() returns, no process reaches the memory through it.
+ */
+#include <linux/mm.h>
+#include <linux/pid.h>
+#include <linux/sched/mm.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "../engine/engine.h"
+#include "dev.h"
+#include "mr.h"
+#include "mw.h"
+#include "pd.h"
+#include "qp.h"
+#include "windows.h"
+
+#define MIC_REMOTE_RIGHTS \
+	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
+	 IB_ACCESS_REMOTE_ATOMIC)
+#define MIC_REMOTE_CHANGES \
+	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
+
+/*
+ * Protects the lists of windows of all queue pairs and keys. Taken after the
+ * locks of those, and held while a window is revoked, so that who finds none
+ * in a list knows that none is left.
+ */
+DEFINE_MUTEX(mic_import_lock);
+
+/* What an import is about. References are held, also to the peer's device. */
+struct mic_import_target {
+	struct mic_qp *qp;
+	struct mic_node *node;
+	struct mic_qp *peer;
+	struct mic_mkey *mkey;
+};
+
+/* Would the peer carry out a request of @qp right now? Both are locked. */
+static bool mic_import_connected(const struct mic_qp *qp,
+				 const struct mic_qp *peer)
+{
+	int state = READ_ONCE(peer->state);
+
+	if (READ_ONCE(qp->state) != IB_QPS_RTS)
+		return false;
+	/* the first request makes an event, so it has to be the engine's */
+	if (state != IB_QPS_RTS && state != IB_QPS_SQD &&
+	    !(state == IB_QPS_RTR && peer->comm_est))
+		return false;
+	if (peer->type != qp->type || peer->attr.dest_qp_num != qp->qpn ||
+	    memcmp(&qp->addr.sgid, &peer->addr.dgid, sizeof(union ib_gid)))
+		return false;
+	return !mic_qp_is_reliable(qp) || qp->req.psn == peer->resp.epsn;
+}
+
+/* What the engine would let a request of @t->qp do with the key. */
+static int mic_import_rights(const struct mic_import_target *t)
+{
+	int rights = t->mkey->access & t->peer->attr.qp_access_flags &
+		     MIC_REMOTE_RIGHTS;
+
+	if (t->qp->type == IB_QPT_UC || !t->peer->attr.max_dest_rd_atomic)
+		rights &= IB_ACCESS_REMOTE_WRITE;
+	return rights;
+}
+
+/* The region behind a key; a window's stays while it is used. */
+static struct mic_mr *mic_mkey_region(struct mic_mkey *mkey)
+{
+	return mkey->window ? mic_mkey_to_mw(mkey)->mr :
+			      container_of(mkey, struct mic_mr, mkey);
+}
+
+/*
+ * Find what the key stands for and cut it to what was asked for. The offsets
+ * in @imp are in bytes here.
+ */
+static int mic_import_range(struct mic_import *imp,
+			    const struct mic_import_target *t,
+			    const struct mic_window_import *req)
+{
+	struct mic_mkey *mkey = t->mkey;
+	u64 addr = req->length ? req->addr : mkey->iova;
+	u64 length = req->length ?: mkey->length;
+	struct mic_seg seg;
+	int err;
+
+	err = mic_mkey_seg(mkey, req->rkey, t->peer->ibqp->pd, 0, addr, length,
+			   &seg);
+	if (err)
+		return err;
+	if (mkey->qp && mkey->qp != t->peer->qpn)
+		return -EACCES;
+	imp->addr = addr;
+	imp->length = length;
+	imp->win = seg.win;
+	imp->win_off = seg.off;
+	return 0;
+}
+
+/* Cut the range to the pages that are in it as a whole. */
+static int mic_import_whole_pages(struct mic_import *imp,
+				  const struct mic_window_import *req)
+{
+	u64 from = round_up(imp->win_off, PAGE_SIZE);
+	u64 to = round_down(imp->win_off + imp->length, PAGE_SIZE);
+	u64 skip = from - imp->win_off;
+
+	if (from >= to)
+		return -EPERM;
+	if (req->length && to - from != imp->length)
+		return -EPERM;
+	imp->addr += skip;
+	imp->win_off = from;
+	imp->length = to - from;
+	return 0;
+}
+
+/*
+ * Decide what is granted. @trusted: the process could access the memory of the
+ * region's owner anyway.
+ *
+ * Return: whether the window may be mapped to write, or an error.
+ */
+static int mic_import_grant(struct mic_import *imp,
+			    const struct mic_import_target *t,
+			    const struct mic_window_import *req, bool trusted)
+{
+	const struct mic_mr *mr = mic_mkey_region(t->mkey);
+	int rights = mic_import_rights(t), needed, err;
+	bool write;
+
+	if (!mr || !mr->umem || t->mkey->length == U64_MAX)
+		return -EOPNOTSUPP;
+	if (!rights || (req->access & ~rights))
+		return -EACCES;
+	write = rights & MIC_REMOTE_CHANGES && mr->umem->writable;
+	if (!trusted) {
+		needed = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE;
+		if (!(rights & IB_ACCESS_REMOTE_READ))
+			return -EPERM;
+		write = write && (rights & needed) == needed;
+		err = mic_import_whole_pages(imp, req);
+		if (err)
+			return err;
+	}
+	if (!write)
+		rights &= IB_ACCESS_REMOTE_READ;
+	if (!rights || (req->access & ~rights))
+		return -EPERM;
+	imp->access = rights;
+	return write;
+}
+
+/* From bytes to pages, and into the file. */
+static int mic_import_place(struct mic_import *imp, bool write,
+			    struct mic_window_import *req)
+{
+	u64 in_page = imp->win_off & ~PAGE_MASK;
+	int err;
+
+	imp->win_off -= in_page;
+	imp->npages = PAGE_ALIGN(in_page + imp->length) >> PAGE_SHIFT;
+	err = mic_windows_add(imp->ws, imp, write);
+	if (err)
+		return err;
+	req->addr = imp->addr;
+	req->length = imp->length;
+	req->access = imp->access;
+	req->slot = imp->slot;
+	req->offset = ((u64)imp->pgoff << PAGE_SHIFT) + in_page;
+	return 0;
+}
+
+/*
+ * Hang the window on what it depends on. A queue pair may fail at any time,
+ * under one of its own locks: either we see its state here, or it sees the
+ * window.
+ */
+static int mic_import_link(struct mic_import *imp,
+			   const struct mic_import_target *t)
+{
+	int err = 0;
+
+	mutex_lock(&mic_import_lock);
+	if (mic_import_connected(t->qp, t->peer)) {
+		WRITE_ONCE(imp->live, true);
+		list_add_tail(&imp->qp_entry, &t->qp->imports);
+		list_add_tail(&imp->peer_entry, &t->peer->exports);
+		list_add_tail(&imp->mkey_entry, &t->mkey->imports);
+	} else {
+		err = -ENOTCONN;
+	}
+	mutex_unlock(&mic_import_lock);
+	return err;
+}
+
+static int mic_import_fill(struct mic_import *imp,
+			   const struct mic_import_target *t,
+			   struct mic_window_import *req, bool trusted)
+{
+	int err, write;
+
+	if (!mic_import_connected(t->qp, t->peer))
+		return -ENOTCONN;
+	err = mic_import_range(imp, t, req);
+	if (err)
+		return err;
+	write = mic_import_grant(imp, t, req, trusted);
+	if (write < 0)
+		return write;
+	err = mic_import_place(imp, write, req);
+	if (err)
+		return err;
+	err = mic_import_link(imp, t);
+	if (err)
+		mic_windows_del(imp->ws, imp);
+	return err;
+}
+
+/*
+ * The key is used as by the responder: while it is, it can't be changed or
+ * destroyed, so on return the window is seen by who does that.
+ */
+static int mic_import_locked(struct mic_import *imp,
+			     struct mic_import_target *t,
+			     struct mic_window_import *req,
+			     const struct mm_struct *trusted_mm)
+{
+	const struct mic_mr *mr;
+	bool trusted;
+	int err = -EACCES;
+
+	t->mkey = mic_mkey_get_remote(t->peer->dev, req->rkey);
+	if (!t->mkey)
+		return err;
+	/* pairs with who sets the flag; the region of a window is behind it */
+	if (smp_load_acquire(&t->mkey->valid)) {
+		mr = mic_mkey_region(t->mkey);
+		trusted = mr && mr->umem && trusted_mm &&
+			  mr->umem->owning_mm == trusted_mm;
+		err = mic_import_fill(imp, t, req, trusted);
+	}
+	mic_mkey_put_remote(t->mkey);
+	return err;
+}
+
+/* Who drops that lock looks whether somebody wanted it meanwhile. */
+static void mic_import_unlock_req(struct mic_qp *qp)
+{
+	mutex_unlock(&qp->req.lock);
+	smp_mb();	/* unlock, then look at the bit */
+	if (test_bit(MIC_REQ_PENDING, &qp->req.flags))
+		mic_qp_kick_deferred(qp);
+}
+
+/* In the order in which the engine takes these locks. */
+static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
+			  struct mic_window_import *req,
+			  const struct mm_struct *trusted_mm)
+{
+	int err;
+
+	mutex_lock(&t->qp->req.lock);
+	mutex_lock(&t->peer->resp.lock);
+	err = mic_import_locked(imp, t, req, trusted_mm);
+	mutex_unlock(&t->peer->resp.lock);
+	mic_import_unlock_req(t->qp);
+	return err;
+}
+
+/* Whose memory a key shows: references to the process and its memory. */
+static bool mic_import_owner(struct mic_import_target *t, u32 rkey,
+			     struct pid **pid, struct mm_struct **mm)
+{
+	struct mic_mkey *mkey = mic_mkey_get_remote(t->peer->dev, rkey);
+	const struct mic_mr *mr;
+	bool found = false;
+
+	if (!mkey)
+		return false;
+	/* the flag, then the region */
+	if (smp_load_acquire(&mkey->valid)) {
+		mr = mic_mkey_region(mkey);
+		if (mr && mr->umem && mr->owner) {
+			*pid = get_pid(mr->owner);
+			*mm = mr->umem->owning_mm;
+			mmgrab(*mm);
+			found = true;
+		}
+	}
+	mic_mkey_put_remote(mkey);
+	return found;
+}
+
+/*
+ * First by the key alone; if that isn't enough, by what the process may do to
+ * the owner of the memory. That is asked without locks, so the owner may be
+ * another one afterwards, which is then not trusted.
+ */
+static int mic_import_window(struct mic_import *imp,
+			     struct mic_import_target *t,
+			     struct mic_window_import *req)
+{
+	struct mm_struct *mm;
+	struct pid *pid;
+	int err;
+
+	if (!mic_import_owner(t, req->rkey, &pid, &mm))
+		return mic_import_try(imp, t, req, NULL);
+	err = mic_import_try(imp, t, req,
+			     mic_may_attach(pid, mm) ? mm : NULL);
+	mmdrop(mm);
+	put_pid(pid);
+	return err;
+}
+
+/* Only memory of this kernel can be mapped. */
+static int mic_import_find_peer(struct mic_import_target *t)
+{
+	struct mic_addr addr;
+	u32 qpn;
+
+	mutex_lock(&t->qp->req.lock);
+	addr = t->qp->addr;
+	qpn = t->qp->attr.dest_qp_num;
+	mic_import_unlock_req(t->qp);
+
+	t->node = mic_fabric_find(&addr, dev_net(t->qp->dev->ndev));
+	if (!t->node)
+		return -ENOTCONN;
+	if (t->node->ops->submit != mic_resp_submit) {
+		mic_node_put(t->node);
+		return -EOPNOTSUPP;
+	}
+	if (!percpu_ref_tryget_live(&t->node->live)) {
+		mic_node_put(t->node);
+		return -ENOTCONN;
+	}
+	t->peer = mic_qp_get(t->node->priv, qpn);
+	if (t->peer)
+		return 0;
+	percpu_ref_put(&t->node->live);
+	mic_node_put(t->node);
+	return -ENOTCONN;
+}
+
+static int mic_import_from_peer(struct mic_import *imp,
+				struct mic_import_target *t,
+				struct mic_window_import *req)
+{
+	int err = mic_import_find_peer(t);
+
+	if (err)
+		return err;
+	/* a kernel consumer's memory is none of our business */
+	err = t->peer->user ? mic_import_window(imp, t, req) : -EOPNOTSUPP;
+	mic_qp_put(t->peer);
+	percpu_ref_put(&t->node->live);
+	mic_node_put(t->node);
+	return err;
+}
+
+/**
+ * mic_import_create - grant a process a window of a peer's memory
+ * @ws: the process's windows file
+ * @qp: queue pair of that process; a reference is held
+ * @req: what is wanted; out: what is granted
+ *
+ * Context: process context, without locks.
+ * Return: the window, which may be revoked already; or an ERR_PTR, see
+ * mic-abi.h.
+ */
+struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
+				     struct mic_window_import *req)
+{
+	struct mic_import_target t = { .qp = qp };
+	struct mic_import *imp;
+	int err;
+
+	if (qp->type != IB_QPT_RC && qp->type != IB_QPT_UC)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (req->access & ~MIC_REMOTE_RIGHTS)
+		return ERR_PTR(-EINVAL);
+	imp = kzalloc(sizeof(*imp), GFP_KERNEL_ACCOUNT);
+	if (!imp)
+		return ERR_PTR(-ENOMEM);
+	imp->ws = ws;
+	imp->busy = true;
+	imp->qpn = qp->qpn;
+	imp->rkey = req->rkey;
+	INIT_LIST_HEAD(&imp->qp_entry);
+	INIT_LIST_HEAD(&imp->peer_entry);
+	INIT_LIST_HEAD(&imp->mkey_entry);
+	err = mic_import_from_peer(imp, &t, req);
+	if (err) {
+		kfree(imp);
+		return ERR_PTR(err);
+	}
+	return imp;
+}
+
+/**
+ * mic_import_revoke - take a window away
+ * @imp: window, revoked before or not; the caller holds mic_import_lock
+ *
+ * Context: process context; takes as long as the memory is large.
+ */
+void mic_import_revoke(struct mic_import *imp)
+{
+	lockdep_assert_held(&mic_import_lock);
+	if (list_empty(&imp->qp_entry))
+		return;
+	list_del_init(&imp->qp_entry);
+	list_del_init(&imp->peer_entry);
+	list_del_init(&imp->mkey_entry);
+	mic_windows_set_state(imp->ws, imp->slot, MIC_WINDOW_REVOKED);
+	down_write(&imp->ws->lock);
+	WRITE_ONCE(imp->live, false);
+	up_write(&imp->ws->lock);
+	mic_windows_zap(imp->ws, imp);
+}
+
+/**
+ * mic_imports_revoke_qp - take away the windows of a queue pair
+ * @qp: queue pair whose state or attributes don't stand any more: what it
+ *	imported, and what its peer did
+ *
+ * Context: process context; the queue pair's locks may be held.
+ */
+void mic_imports_revoke_qp(struct mic_qp *qp)
+{
+	struct mic_import *imp, *next;
+
+	if (!qp->user)
+		return;
+	mutex_lock(&mic_import_lock);
+	list_for_each_entry_safe(imp, next, &qp->imports, qp_entry)
+		mic_import_revoke(imp);
+	list_for_each_entry_safe(imp, next, &qp->exports, peer_entry)
+		mic_import_revoke(imp);
+	mutex_unlock(&mic_import_lock);
+}
+
+/**
+ * mic_imports_revoke_mkey - take away the windows of a key
+ * @mkey: key that nobody can get any more, or that is not valid and has no
+ *	users, so that no window is being added
+ *
+ * Context: process context; the key's lock may be held.
+ */
+void mic_imports_revoke_mkey(struct mic_mkey *mkey)
+{
+	struct mic_import *imp, *next;
+
+	if (list_empty(&mkey->imports))
+		return;
+	mutex_lock(&mic_import_lock);
+	list_for_each_entry_safe(imp, next, &mkey->imports, mkey_entry)
+		mic_import_revoke(imp);
+	mutex_unlock(&mic_import_lock);
+}
+
+/**
+ * mic_imports_show - list what a queue pair has imported
+ * @m: file in debugfs
+ * @qp: queue pair; a reference is held
+ */
+void mic_imports_show(struct seq_file *m, struct mic_qp *qp)
+{
+	struct mic_import *imp;
+
+	mutex_lock(&mic_import_lock);
+	list_for_each_entry(imp, &qp->imports, qp_entry)
+		seq_printf(m, "qp %u rkey 0x%x addr 0x%llx length %llu access 0x%x pages %lu slot %u\n",
+			   imp->qpn, imp->rkey, imp->addr, imp->length,
+			   imp->access, imp->npages, imp->slot);
+	mutex_unlock(&mic_import_lock);
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Windows files: what was granted (import.c) is mapped through one.
+ *
+ * A windows file has an inode of its own, so all mappings of it are found to
+ * be taken away again, and its owner is the module, so none outlives the code
+ * here. A mapping may cover any part of the file, also where nothing was
+ * granted yet; a fault looks up what is there now.
+ *
+ * Pages of peers are mapped by number, without a reference: nobody can pin
+ * them through the mapping. So when they are revoked and the mappings are
+ * gone, nothing of this process reaches them.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mount.h>
+#include <linux/pseudo_fs.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include <mic/compat.h>
+
+#include "qp.h"
+#include "uctx.h"
+#include "windows.h"
+
+#define MIC_WINDOW_MAGIC	0x6d696377
+
+/* Pages that a fault maps at most, aligned: 64 KiB. */
+#define MIC_FAULT_AROUND	16UL
+
+#define MIC_WINDOW_WRITABLE_PGOFF (MIC_WINDOW_WRITABLE >> PAGE_SHIFT)
+
+static struct vfsmount *mic_windows_mnt;
+static int mic_windows_pins;
+
+static int mic_windows_init_fs(struct fs_context *fc)
+{
+	return init_pseudo(fc, MIC_WINDOW_MAGIC) ? 0 : -ENOMEM;
+}
+
+static struct file_system_type mic_windows_fs = {
+	.name = "mic_windows",
+	.owner = THIS_MODULE,
+	.init_fs_context = mic_windows_init_fs,
+	.kill_sb = kill_anon_super,
+};
+
+/*
+ * The state words. User space only reads them, the kernel only writes them.
+ */
+static u32 *mic_windows_state(struct mic_windows *ws, u32 slot)
+{
+	const u32 per_page = PAGE_SIZE / sizeof(u32);
+
+	return (u32 *)page_address(ws->state[slot / per_page]) +
+	       slot % per_page;
+}
+
+static int mic_windows_alloc_state(struct mic_windows *ws, u32 slot)
+{
+	struct page **state = &ws->state[slot / (PAGE_SIZE / sizeof(u32))];
+	struct page *page;
+
+	if (READ_ONCE(*state))
+		return 0;
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!page)
+		return -ENOMEM;
+	if (cmpxchg(state, NULL, page))
+		__free_page(page);
+	return 0;
+}
+
+void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state)
+{
+	WRITE_ONCE(*mic_windows_state(ws, slot), state);
+}
+
+static vm_fault_t mic_state_fault(struct vm_fault *vmf)
+{
+	struct mic_windows *ws = vmf->vma->vm_private_data;
+	struct page *page;
+
+	if (vmf->pgoff >= MIC_WINDOW_STATE_PAGES)
+		return VM_FAULT_SIGBUS;
+	page = READ_ONCE(ws->state[vmf->pgoff]);
+	if (!page)
+		return VM_FAULT_SIGBUS;
+	get_page(page);
+	vmf->page = page;
+	return 0;
+}
+
+static const struct vm_operations_struct mic_state_vm_ops = {
+	.fault = mic_state_fault,
+};
+
+/* The slot that a page of the file belongs to. */
+static u32 mic_pgoff_slot(unsigned long pgoff)
+{
+	const unsigned int shift = MIC_WINDOW_CLASS_SHIFT - PAGE_SHIFT;
+	unsigned int class = pgoff >> shift & 0x3f;
+
+	pgoff &= (1UL << shift) - 1;
+	return class < PAGE_SHIFT ? U32_MAX : pgoff >> (class - PAGE_SHIFT);
+}
+
+static struct mic_import *mic_windows_find(struct mic_windows *ws,
+					   unsigned long pgoff)
+{
+	struct mic_import *imp = xa_load(&ws->imports, mic_pgoff_slot(pgoff));
+
+	if (!imp || pgoff - imp->pgoff >= imp->npages)
+		return NULL;
+	return imp;
+}
+
+static unsigned long mic_import_pfn(const struct mic_import *imp,
+				    unsigned long page)
+{
+	size_t len = PAGE_SIZE;
+	void *va = mic_window_at(imp->win,
+				 imp->win_off + ((u64)page << PAGE_SHIFT),
+				 &len);
+
+	return page_to_pfn(virt_to_page(va));
+}
+
+/* Map the page that is needed, and its neighbours while we are at it. */
+static vm_fault_t mic_windows_insert(struct vm_fault *vmf,
+				     const struct mic_import *imp)
+{
+	struct vm_area_struct *vma = vmf->vma;
+	unsigned long page = vmf->pgoff - imp->pgoff, first, last, i;
+	vm_fault_t ret;
+
+	ret = vmf_insert_pfn(vma, vmf->address, mic_import_pfn(imp, page));
+	if (ret != VM_FAULT_NOPAGE)
+		return ret;
+	first = round_down(page, MIC_FAULT_AROUND);
+	last = min(first + MIC_FAULT_AROUND, imp->npages) - 1;
+	for (i = first; i <= last; i++) {
+		unsigned long addr = vmf->address + (i - page) * PAGE_SIZE;
+
+		if (i == page || addr < vma->vm_start || addr >= vma->vm_end)
+			continue;
+		if (vmf_insert_pfn(vma, addr, mic_import_pfn(imp, i)) !=
+		    VM_FAULT_NOPAGE)
+			break;
+	}
+	return VM_FAULT_NOPAGE;
+}
+
+static vm_fault_t mic_windows_fault(struct vm_fault *vmf)
+{
+	struct mic_windows *ws = vmf->vma->vm_private_data;
+	struct mic_import *imp;
+	vm_fault_t ret = VM_FAULT_SIGBUS;
+
+	down_read(&ws->lock);
+	imp = mic_windows_find(ws, vmf->pgoff);
+	if (imp && READ_ONCE(imp->live)) {
+		ret = mic_windows_insert(vmf, imp);
+	} else if (imp) {
+		/* the word, then the page: who meets the page sees the word */
+		mic_windows_set_state(ws, imp->slot, MIC_WINDOW_REVOKED |
+						     MIC_WINDOW_SCRATCH);
+		ret = vmf_insert_pfn(vmf->vma, vmf->address,
+				     page_to_pfn(ws->scratch));
+	}
+	up_read(&ws->lock);
+	return ret;
+}
+
+static const struct vm_operations_struct mic_windows_vm_ops = {
+	.fault = mic_windows_fault,
+};
+
+/* The file's first part has the states, the rest is of one kind or the other. */
+static int mic_windows_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct mic_windows *ws = file->private_data;
+	unsigned long end = vma->vm_pgoff + vma_pages(vma);
+	bool states = end <= MIC_WINDOW_STATE_PAGES;
+	bool writable = vma->vm_pgoff >= MIC_WINDOW_WRITABLE_PGOFF;
+
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	if (vma->vm_mm != ws->mm)
+		return -EPERM;
+	if (!writable) {
+		if (vma->vm_flags & VM_WRITE ||
+		    end > MIC_WINDOW_WRITABLE_PGOFF)
+			return -EACCES;
+		vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	vm_flags_clear(vma, VM_MAYEXEC);
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	vma->vm_private_data = ws;
+	vma->vm_ops = states ? &mic_state_vm_ops : &mic_windows_vm_ops;
+	if (!states)
+		vm_flags_set(vma, VM_PFNMAP | VM_IO);
+	return 0;
+}
+
+/**
+ * mic_windows_zap - take a window's pages out of all mappings
+ * @ws: windows file
+ * @imp: window
+ *
+ * Context: process context, may sleep.
+ */
+void mic_windows_zap(struct mic_windows *ws, const struct mic_import *imp)
+{
+	unmap_mapping_range(ws->mapping, (loff_t)imp->pgoff << PAGE_SHIFT,
+			    (loff_t)imp->npages << PAGE_SHIFT, 1);
+}
+
+/**
+ * mic_windows_add - give a window a slot
+ * @ws: windows file
+ * @imp: window, complete but for its place in the file
+ * @write: it may be mapped to write
+ *
+ * Return: 0, -ENOSPC, -ERANGE (too large), -ENOMEM.
+ */
+int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write)
+{
+	unsigned int class = max_t(unsigned int, MIC_WINDOW_CLASS_MIN,
+				   order_base_2(imp->npages) + PAGE_SHIFT);
+	u64 off;
+	int err;
+
+	if (class > MIC_WINDOW_CLASS_MAX)
+		return -ERANGE;
+	err = xa_alloc(&ws->imports, &imp->slot, NULL,
+		       XA_LIMIT(0, MIC_WINDOW_SLOTS - 1), GFP_KERNEL_ACCOUNT);
+	if (err)
+		return err == -EBUSY ? -ENOSPC : err;
+	err = mic_windows_alloc_state(ws, imp->slot);
+	if (err) {
+		xa_erase(&ws->imports, imp->slot);
+		return err;
+	}
+	off = (u64)class << MIC_WINDOW_CLASS_SHIFT | (u64)imp->slot << class;
+	imp->pgoff = off >> PAGE_SHIFT;
+	if (write)
+		imp->pgoff |= MIC_WINDOW_WRITABLE_PGOFF;
+	mic_windows_set_state(ws, imp->slot, 0);
+	xa_store(&ws->imports, imp->slot, imp, GFP_KERNEL_ACCOUNT);
+	return 0;
+}
+
+/**
+ * mic_windows_del - take a window's slot away
+ * @ws: windows file
+ * @imp: window, revoked; on return nobody uses it
+ */
+void mic_windows_del(struct mic_windows *ws, struct mic_import *imp)
+{
+	down_write(&ws->lock);
+	xa_store(&ws->imports, imp->slot, XA_ZERO_ENTRY, GFP_KERNEL_ACCOUNT);
+	up_write(&ws->lock);
+	/* the scratch page, before the slot is another's */
+	mic_windows_zap(ws, imp);
+	xa_erase(&ws->imports, imp->slot);
+}
+
+static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
+{
+	mutex_lock(&mic_import_lock);
+	mic_import_revoke(imp);
+	mutex_unlock(&mic_import_lock);
+	mic_windows_del(ws, imp);
+	kfree(imp);
+}
+
+static long mic_windows_import(struct mic_windows *ws,
+			       struct mic_window_import __user *ureq)
+{
+	struct mic_window_import req;
+	struct mic_import *imp;
+	struct mic_qp *qp;
+
+	if (copy_from_user(&req, ureq, sizeof(req)))
+		return -EFAULT;
+	qp = mic_doorbell_qp(ws->db, req.qpn);
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	imp = mic_import_create(ws, qp, &req);
+	mic_qp_put(qp);
+	if (IS_ERR(imp))
+		return PTR_ERR(imp);
+	if (copy_to_user(ureq, &req, sizeof(req))) {
+		mic_window_free(ws, imp);
+		return -EFAULT;
+	}
+	/* now that nobody needs it here, other threads may give it back */
+	xa_lock(&ws->imports);
+	imp->busy = false;
+	xa_unlock(&ws->imports);
+	return 0;
+}
+
+/* Two threads may give back the same slot: one of them does. */
+static long mic_windows_drop(struct mic_windows *ws, unsigned long slot)
+{
+	struct mic_import *imp;
+
+	if (slot >= MIC_WINDOW_SLOTS)
+		return -EINVAL;
+	xa_lock(&ws->imports);
+	imp = xa_load(&ws->imports, slot);
+	if (imp && imp->busy)
+		imp = NULL;
+	if (imp)
+		imp->busy = true;
+	xa_unlock(&ws->imports);
+	if (!imp)
+		return -EINVAL;
+	mic_window_free(ws, imp);
+	return 0;
+}
+
+static long mic_windows_ioctl(struct file *file, unsigned int cmd,
+			      unsigned long arg)
+{
+	struct mic_windows *ws = file->private_data;
+
+	if (current->mm != ws->mm)
+		return -EPERM;
+	switch (cmd) {
+	case MIC_IOC_IMPORT:
+		return mic_windows_import(ws, (void __user *)arg);
+	case MIC_IOC_DROP:
+		return mic_windows_drop(ws, arg);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static void mic_windows_destroy(struct mic_windows *ws)
+{
+	unsigned int i;
+
+	for (i = 0; i < MIC_WINDOW_STATE_PAGES; i++)
+		if (ws->state[i])
+			put_page(ws->state[i]);
+	if (ws->scratch)
+		__free_page(ws->scratch);
+	xa_destroy(&ws->imports);
+	mmdrop(ws->mm);
+	mic_doorbell_put(ws->db);
+	kfree(ws);
+}
+
+/* Nothing of the file is mapped any more, and nobody else has it. */
+static int mic_windows_release(struct inode *inode, struct file *file)
+{
+	struct mic_windows *ws = file->private_data;
+	struct mic_import *imp;
+	unsigned long slot;
+
+	xa_for_each(&ws->imports, slot, imp) {
+		mic_window_free(ws, imp);
+		cond_resched();
+	}
+	mic_windows_destroy(ws);
+	simple_release_fs(&mic_windows_mnt, &mic_windows_pins);
+	return 0;
+}
+
+static const struct file_operations mic_windows_fops = {
+	.owner = THIS_MODULE,
+	.release = mic_windows_release,
+	.unlocked_ioctl = mic_windows_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = mic_windows_mmap,
+	.llseek = noop_llseek,
+};
+
+static struct mic_windows *mic_windows_create(struct mic_doorbell *db)
+{
+	struct mic_windows *ws;
+
+	ws = kzalloc(sizeof(*ws), GFP_KERNEL_ACCOUNT);
+	if (!ws)
+		return NULL;
+	ws->scratch = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!ws->scratch) {
+		kfree(ws);
+		return NULL;
+	}
+	init_rwsem(&ws->lock);
+	xa_init_flags(&ws->imports, XA_FLAGS_ALLOC);
+	ws->mm = current->mm;
+	mmgrab(ws->mm);
+	ws->db = mic_doorbell_get(db);
+	return ws;
+}
+
+/* On success the file has @ws. */
+static struct file *mic_windows_file(struct mic_windows *ws)
+{
+	struct inode *inode;
+	struct file *file;
+	int err;
+
+	err = simple_pin_fs(&mic_windows_fs, &mic_windows_mnt,
+			    &mic_windows_pins);
+	if (err)
+		return ERR_PTR(err);
+	inode = alloc_anon_inode(mic_windows_mnt->mnt_sb);
+	if (IS_ERR(inode)) {
+		err = PTR_ERR(inode);
+		goto err_fs;
+	}
+	file = alloc_file_pseudo(inode, mic_windows_mnt, "[mic_windows]",
+				 O_RDWR, &mic_windows_fops);
+	if (IS_ERR(file)) {
+		err = PTR_ERR(file);
+		iput(inode);
+		goto err_fs;
+	}
+	/* put when the file goes, as for any file that is opened by name */
+	__module_get(THIS_MODULE);
+	ws->mapping = inode->i_mapping;
+	file->private_data = ws;
+	return file;
+
+err_fs:
+	simple_release_fs(&mic_windows_mnt, &mic_windows_pins);
+	return ERR_PTR(err);
+}
+
+/**
+ * mic_windows_open - make a windows file
+ * @db: doorbell that knows the caller's queue pairs
+ *
+ * Return: a descriptor, or an error.
+ */
+int mic_windows_open(struct mic_doorbell *db)
+{
+	struct mic_windows *ws;
+	struct file *file;
+	int fd;
+
+	fd = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	ws = mic_windows_create(db);
+	if (!ws) {
+		put_unused_fd(fd);
+		return -ENOMEM;
+	}
+	file = mic_windows_file(ws);
+	if (IS_ERR(file)) {
+		mic_windows_destroy(ws);
+		put_unused_fd(fd);
+		return PTR_ERR(file);
+	}
+	fd_install(fd, file);
+	return fd;
+}

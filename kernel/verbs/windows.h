@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Windows: memory of peers that is mapped into a process.
+ */
+#ifndef MIC_WINDOWS_H
+#define MIC_WINDOWS_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/rwsem.h>
+#include <linux/xarray.h>
+#include <rdma/mic-abi.h>
+
+#include <mic/window.h>
+
+struct address_space;
+struct mic_doorbell;
+struct mic_mkey;
+struct mic_mr;
+struct mic_qp;
+struct seq_file;
+
+#define MIC_WINDOW_STATE_PAGES \
+	(MIC_WINDOW_SLOTS * sizeof(u32) / PAGE_SIZE)
+
+/**
+ * struct mic_windows - a windows file
+ * @db: how queue pairs are found
+ * @mm: the only address space that may import and map
+ * @mapping: has all mappings of the file
+ * @lock: faults hold it for reading while they install memory of peers; who
+ *	holds it for writing knows that none does
+ * @imports: struct mic_import by slot
+ * @state: pages with the state words of the slots
+ * @scratch: what is behind revoked windows
+ */
+struct mic_windows {
+	struct mic_doorbell *db;
+	struct mm_struct *mm;
+	struct address_space *mapping;
+	struct rw_semaphore lock;
+	struct xarray imports;
+	struct page *state[MIC_WINDOW_STATE_PAGES];
+	struct page *scratch;
+};
+
+/**
+ * struct mic_import - a window of a peer
+ * @ws: the file it can be mapped from
+ * @slot: its index there
+ * @pgoff: its first page in the file
+ * @npages: its size
+ * @qp_entry: in &mic_qp.imports of the initiator
+ * @peer_entry: in &mic_qp.exports of the target
+ * @mkey_entry: in &mic_mkey.imports
+ * @qpn: number of the initiator
+ * @rkey: key
+ * @addr: first byte, in terms of the key
+ * @length: bytes
+ * @access: enum ib_access_flags
+ * @win: the memory, if @live
+ * @win_off: where its first page is in @win
+ * @live: faults map the memory; set under mic_import_lock, cleared under
+ *	&mic_windows.lock as well
+ * @busy: it is being made or given back; under the lock of
+ *	&mic_windows.imports
+ *
+ * The lists are under mic_import_lock, and what is in one is in all three.
+ */
+struct mic_import {
+	struct mic_windows *ws;
+	u32 slot;
+	unsigned long pgoff;
+	unsigned long npages;
+	struct list_head qp_entry;
+	struct list_head peer_entry;
+	struct list_head mkey_entry;
+	u32 qpn;
+	u32 rkey;
+	u64 addr;
+	u64 length;
+	int access;
+	const struct mic_window *win;
+	u64 win_off;
+	bool live;
+	bool busy;
+};
+
+extern struct mutex mic_import_lock;
+
+/* import.c: what may be mapped */
+struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
+				     struct mic_window_import *req);
+void mic_import_revoke(struct mic_import *imp);
+void mic_imports_revoke_qp(struct mic_qp *qp);
+void mic_imports_revoke_mkey(struct mic_mkey *mkey);
+void mic_imports_show(struct seq_file *m, struct mic_qp *qp);
+
+/* windows.c: how it is mapped */
+int mic_windows_open(struct mic_doorbell *db);
+int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write);
+void mic_windows_del(struct mic_windows *ws, struct mic_import *imp);
+void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state);
+void mic_windows_zap(struct mic_windows *ws, const struct mic_import *imp);
+
+/* attach.c: what a process could do to another anyway */
+bool mic_may_attach(struct pid *pid, struct mm_struct *mm);
+
+#endif /* MIC_WINDOWS_H */

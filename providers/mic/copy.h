@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Copying between processes: who looks at the last byte and finds it written
+ * must find all the others written.
+ *
+ * libc's memcpy is the fastest there is for the CPU and the size, but writes
+ * in any order. So it does all but the end, and the end is written after it,
+ * ascending.
+ */
+#ifndef MIC_COPY_H
+#define MIC_COPY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Copies up to this size are written in order as a whole. */
+#define MIC_COPY_ORDERED 64
+
+/* Words at any address. */
+typedef uint64_t mic_u64 __attribute__((aligned(1), may_alias));
+typedef uint32_t mic_u32 __attribute__((aligned(1), may_alias));
+
+/* Each is one store. */
+static inline void mic_copy_u64(char *to, const char *from)
+{
+	*(volatile mic_u64 *)to = *(const mic_u64 *)from;
+}
+
+static inline void mic_copy_u32(char *to, const char *from)
+{
+	*(volatile mic_u32 *)to = *(const mic_u32 *)from;
+}
+
+static inline void mic_copy_u8(char *to, const char *from)
+{
+	*(volatile char *)to = *from;
+}
+
+/* At most 16 bytes, ascending; the last word may overlap the one before. */
+static inline void mic_copy_small(char *to, const char *from, size_t len)
+{
+	if (len >= 8) {
+		mic_copy_u64(to, from);
+		if (len > 8)
+			mic_copy_u64(to + len - 8, from + len - 8);
+	} else if (len >= 4) {
+		mic_copy_u32(to, from);
+		if (len > 4)
+			mic_copy_u32(to + len - 4, from + len - 4);
+	} else if (len) {
+		mic_copy_u8(to, from);
+		if (len > 1)
+			mic_copy_u8(to + 1, from + 1);
+		if (len > 2)
+			mic_copy_u8(to + 2, from + 2);
+	}
+}
+
+static inline void mic_copy_ordered(char *to, const char *from, size_t len)
+{
+	size_t off = 0;
+
+	for (; len - off > 16; off += 8)
+		mic_copy_u64(to + off, from + off);
+	mic_copy_small(to + off, from + off, len - off);
+}
+
+/* The two do not overlap. */
+static inline void mic_copy(char *to, const char *from, size_t len)
+{
+	size_t bulk;
+
+	if (len <= MIC_COPY_ORDERED) {
+		mic_copy_ordered(to, from, len);
+		return;
+	}
+	bulk = len - MIC_COPY_ORDERED / 2;
+	memcpy(to, from, bulk);
+	atomic_thread_fence(memory_order_release);
+	mic_copy_ordered(to + bulk, from + bulk, len - bulk);
+}
+
+#endif /* MIC_COPY_H */

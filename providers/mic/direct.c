@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The direct path: executing a request.
+ *
+ * Each step asks "would the kernel do it, and now?" and gives up at the first
+ * doubt. Nothing was changed then, so the kernel can do the request anew. The
+ * one exception is a window that is revoked in the middle of a copy: part of
+ * the bytes may have arrived, and the kernel copies all of them or fails.
+ */
+#include "copy.h"
+#include "direct.h"
+#include "mic.h"
+#include "wqe.h"
+
+#define WORD_SIZE 8
+
+/* The requests that have a remote address, and the right each needs. */
+static uint32_t needed_right(uint8_t opcode)
+{
+	switch (opcode) {
+	case MIC_WR_RDMA_WRITE:
+	case MIC_WR_ATOMIC_WRITE:
+		return IBV_ACCESS_REMOTE_WRITE;
+	case MIC_WR_RDMA_READ:
+		return IBV_ACCESS_REMOTE_READ;
+	case MIC_WR_ATOMIC_CMP_AND_SWP:
+	case MIC_WR_ATOMIC_FETCH_AND_ADD:
+		return IBV_ACCESS_REMOTE_ATOMIC;
+	default:
+		return 0;
+	}
+}
+
+/* Does it change local memory? */
+static bool has_result(uint8_t opcode)
+{
+	return opcode == MIC_WR_RDMA_READ ||
+	       opcode == MIC_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == MIC_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* The local memory of a request. */
+struct local {
+	char *addr[MIC_DIRECT_MAX_SGE];
+	uint32_t len[MIC_DIRECT_MAX_SGE];
+	uint32_t n;
+	uint64_t bytes;
+};
+
+static bool add_local(struct mic_qp *qp, const struct mic_direct_req *req,
+		      const struct ibv_sge *sge, struct local *local)
+{
+	char *addr = (char *)(uintptr_t)sge->addr;
+
+	if (!(req->flags & MIC_WQE_INLINE)) {
+		addr = mic_keys_resolve(
+			&to_mctx(qp->vqp.qp.context)->keys, sge->lkey,
+			qp->vqp.qp.pd->handle,
+			has_result(req->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0,
+			sge->addr, sge->length);
+		if (!addr)
+			return false;
+	}
+	local->addr[local->n] = addr;
+	local->len[local->n++] = sge->length;
+	local->bytes += sge->length;
+	return true;
+}
+
+/* Find the local memory, and see that a request of its size may be posted. */
+static bool get_local(struct mic_qp *qp, const struct mic_direct_req *req,
+		      struct local *local)
+{
+	const bool inl = req->flags & MIC_WQE_INLINE;
+	uint32_t i;
+
+	if (req->nsge > MIC_DIRECT_MAX_SGE ||
+	    (!inl && req->nsge > qp->sq.max_sge) ||
+	    (inl && has_result(req->opcode)))
+		return false;
+	local->n = 0;
+	local->bytes = 0;
+	for (i = 0; i < req->nsge; i++)
+		if (req->sge[i].length &&
+		    !add_local(qp, req, &req->sge[i], local))
+			return false;
+	return !inl || local->bytes <= qp->max_inline;
+}
+
+static bool is_atomic(uint8_t opcode)
+{
+	return opcode == MIC_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == MIC_WR_ATOMIC_FETCH_AND_ADD ||
+	       opcode == MIC_WR_ATOMIC_WRITE;
+}
+
+/* Where the request's remote memory is, or NULL. */
+static char *get_remote(const struct mic_window *window,
+			const struct mic_direct_req *req, uint64_t bytes)
+{
+	uint64_t off = req->remote_addr - window->start;
+	char *addr;
+
+	/* what 0 bytes need is another question */
+	if (!bytes || bytes > window->length || off > window->length - bytes ||
+	    bytes > MIC_DIRECT_MAX_BYTES)
+		return NULL;
+	addr = window->addr + off;
+	if (is_atomic(req->opcode) &&
+	    (bytes != WORD_SIZE || req->remote_addr % WORD_SIZE ||
+	     (uintptr_t)addr % WORD_SIZE))
+		return NULL;
+	return addr;
+}
+
+static void gather(char *to, const struct local *local)
+{
+	uint32_t i;
+
+	for (i = 0; i < local->n; i++) {
+		mic_copy(to, local->addr[i], local->len[i]);
+		to += local->len[i];
+	}
+}
+
+static void scatter(const struct local *local, const char *from)
+{
+	uint32_t i;
+
+	for (i = 0; i < local->n; i++) {
+		mic_copy(local->addr[i], from, local->len[i]);
+		from += local->len[i];
+	}
+}
+
+/* The CPU's own atomic instructions, as the kernel uses them. */
+static uint64_t execute_atomic(const struct mic_direct_req *req, char *remote)
+{
+	uint64_t *word = (uint64_t *)remote;
+	uint64_t old = req->compare_add;
+
+	if (req->opcode == MIC_WR_ATOMIC_FETCH_AND_ADD)
+		return __atomic_fetch_add(word, old, __ATOMIC_SEQ_CST);
+	__atomic_compare_exchange_n(word, &old, req->swap, false,
+				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return old;
+}
+
+static void execute_atomic_write(const struct local *local, char *remote)
+{
+	uint64_t word;
+
+	gather((char *)&word, local);
+	__atomic_store_n((uint64_t *)remote, word, __ATOMIC_RELEASE);
+}
+
+/*
+ * Did the copy reach the peer's memory, all of it? The accesses come before
+ * the look at the state: one that met the scratch page was a fault, and what
+ * follows a fault sees what the kernel did in it.
+ */
+static bool reached_peer(const struct mic_window *window)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	atomic_signal_fence(memory_order_seq_cst);
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+	return !(mic_window_state(window) & MIC_WINDOW_SCRATCH);
+}
+
+/*
+ * Results of atomics are stored only when the operation has taken place. One
+ * that met the scratch page has not, and is the kernel's.
+ */
+static bool transfer(const struct mic_direct_req *req,
+		     const struct mic_window *window, const struct local *local,
+		     char *remote)
+{
+	uint64_t old;
+
+	/* what this process wrote before is there before this request is */
+	atomic_thread_fence(memory_order_release);
+	switch (req->opcode) {
+	case MIC_WR_RDMA_WRITE:
+		gather(remote, local);
+		return reached_peer(window);
+	case MIC_WR_RDMA_READ:
+		scatter(local, remote);
+		return reached_peer(window);
+	case MIC_WR_ATOMIC_WRITE:
+		execute_atomic_write(local, remote);
+		return reached_peer(window);
+	default:
+		old = execute_atomic(req, remote);
+		if (!reached_peer(window))
+			return false;
+		scatter(local, (const char *)&old);
+		return true;
+	}
+}
+
+static uint8_t wc_opcode(uint8_t opcode)
+{
+	switch (opcode) {
+	case MIC_WR_RDMA_READ:
+		return MIC_WC_RDMA_READ;
+	case MIC_WR_ATOMIC_CMP_AND_SWP:
+		return MIC_WC_COMP_SWAP;
+	case MIC_WR_ATOMIC_FETCH_AND_ADD:
+		return MIC_WC_FETCH_ADD;
+	case MIC_WR_ATOMIC_WRITE:
+		return MIC_WC_ATOMIC_WRITE;
+	default:
+		return MIC_WC_RDMA_WRITE;
+	}
+}
+
+static void complete(struct mic_qp *qp, struct mic_cq *cq,
+		     const struct mic_direct_req *req, uint64_t bytes)
+{
+	const struct mic_cqe cqe = {
+		.wr_id = req->wr_id,
+		.byte_len = bytes,
+		.qp_num = qp->vqp.qp.qp_num,
+		.opcode = wc_opcode(req->opcode),
+	};
+
+	mic_own_add(cq, qp, &cqe);
+}
+
+static bool has_room(struct mic_cq *cq)
+{
+	if (!cq->own.slots && !mic_own_create(cq))
+		return false;
+	return mic_own_has_room(&cq->own);
+}
+
+/* A coin for tests: who executes the next request? */
+static bool choose(struct mic_direct *direct)
+{
+	uint32_t x = direct->random;
+
+	if (direct->path != MICDV_PATH_RANDOM)
+		return true;
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	direct->random = x;
+	return x & 1;
+}
+
+bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
+{
+	const bool signaled = (req->flags | qp->always_flags) &
+			      MIC_WQE_SIGNALED;
+	const uint32_t right = needed_right(req->opcode);
+	struct mic_cq *cq = to_mcq(qp->vqp.qp.send_cq);
+	const struct mic_window *window;
+	struct local local;
+	char *remote;
+
+	if (!right || !(qp->send_ops >> req->opcode & 1) ||
+	    (req->flags & ~MIC_WQE_FLAGS_ALL) || !choose(&qp->direct))
+		return false;
+	if (!get_local(qp, req, &local) || (signaled && !has_room(cq)))
+		return false;
+	window = mic_direct_window(&qp->direct, qp, req->rkey);
+	if (!window || !(window->access & right))
+		return false;
+	remote = get_remote(window, req, local.bytes);
+	if (!remote || !transfer(req, window, &local, remote))
+		return false;
+	qp->direct.done++;
+	if (signaled)
+		complete(qp, cq, req, local.bytes);
+	return true;
+}
+
+/* A request as it is given to ibv_post_send(). */
+bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct mic_direct_req req = {
+		.wr_id = wr->wr_id,
+		.sge = wr->sg_list,
+		.nsge = wr->num_sge,
+		.flags = wr->send_flags,
+	};
+
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	    wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		req.remote_addr = wr->wr.atomic.remote_addr;
+		req.rkey = wr->wr.atomic.rkey;
+		req.compare_add = wr->wr.atomic.compare_add;
+		req.swap = wr->wr.atomic.swap;
+	} else if ((unsigned int)wr->opcode <= IBV_WR_ATOMIC_WRITE) {
+		req.remote_addr = wr->wr.rdma.remote_addr;
+		req.rkey = wr->wr.rdma.rkey;
+	} else {
+		return false;
+	}
+	req.opcode = wr->opcode;
+	return mic_direct_execute(qp, &req);
+}
+
+/* A request as ibv_wr_start() and its like have built it. */
+bool mic_direct_wqe(struct mic_qp *qp, const struct mic_send_wqe *wqe)
+{
+	const bool inl = wqe->flags & MIC_WQE_INLINE;
+	const struct ibv_sge data = {
+		.addr = (uintptr_t)(wqe + 1),
+		.length = wqe->inline_len,
+	};
+	struct mic_direct_req req = {
+		.wr_id = wqe->wr_id,
+		.sge = inl ? &data : (const struct ibv_sge *)(wqe + 1),
+		.nsge = inl ? 1 : wqe->num_sge,
+		.flags = wqe->flags,
+		.opcode = wqe->opcode,
+	};
+
+	if (wqe->opcode == MIC_WR_ATOMIC_CMP_AND_SWP ||
+	    wqe->opcode == MIC_WR_ATOMIC_FETCH_AND_ADD) {
+		req.remote_addr = wqe->atomic.remote_addr;
+		req.rkey = wqe->atomic.rkey;
+		req.compare_add = wqe->atomic.compare_add;
+		req.swap = wqe->atomic.swap;
+	} else {
+		req.remote_addr = wqe->rdma.remote_addr;
+		req.rkey = wqe->rdma.rkey;
+	}
+	return mic_direct_execute(qp, &req);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The direct path: which queue pairs take it, and the windows they use.
+ *
+ * The windows of a queue pair are in a table by rkey, with one place for each
+ * hash, which grows with the number of them up to a limit. A key for which
+ * there is no window is remembered too, so that the kernel is not asked for
+ * each request.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "direct.h"
+#include "mic.h"
+
+enum {
+	TABLE_MIN = 8,
+	TABLE_MAX = MIC_WINDOW_SLOTS,
+	/* Requests that go to the kernel until it is asked again. */
+	RETRY_NOT_NOW = 16,
+	RETRY_REFUSED = 4096,
+};
+
+/* What the environment says. */
+enum micdv_path mic_direct_default_path(void)
+{
+	const char *value = getenv("MIC_DIRECT");
+
+	if (value && !strcmp(value, "1"))
+		return MICDV_PATH_DIRECT;
+	if (value && !strcmp(value, "random"))
+		return MICDV_PATH_RANDOM;
+	return MICDV_PATH_ENGINE;
+}
+
+/* The windows file of a context, opened when it is first needed. */
+struct mic_windows *mic_context_windows(struct mic_context *ctx)
+{
+	struct mic_windows *windows = atomic_load(&ctx->windows);
+
+	if (windows)
+		return windows;
+	pthread_mutex_lock(&ctx->lock);
+	windows = atomic_load(&ctx->windows);
+	if (!windows) {
+		windows = mic_windows_open(ctx->doorbell_fd);
+		atomic_store(&ctx->windows, windows);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return windows;
+}
+
+static void init_random(struct mic_direct *direct)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	direct->random = ((uint32_t)now.tv_nsec ^ (uint32_t)now.tv_sec) | 1;
+}
+
+static bool has_direct_path(const struct mic_qp *qp)
+{
+	return (qp->vqp.qp.qp_type == IBV_QPT_RC ||
+		qp->vqp.qp.qp_type == IBV_QPT_UC) &&
+	       qp->vqp.qp.send_cq && qp->vqp.qp.pd;
+}
+
+static void set_path(struct mic_qp *qp, enum micdv_path path)
+{
+	struct mic_direct *direct = &qp->direct;
+
+	direct->path = path;
+	direct->on = false;
+	if (path == MICDV_PATH_ENGINE || !has_direct_path(qp))
+		return;
+	if (!direct->table) {
+		direct->table = calloc(TABLE_MIN, sizeof(*direct->table));
+		direct->mask = TABLE_MIN - 1;
+	}
+	/* without memory the kernel executes all */
+	direct->on = direct->table;
+}
+
+void mic_direct_init(struct mic_qp *qp, enum micdv_path path)
+{
+	init_random(&qp->direct);
+	set_path(qp, path);
+}
+
+static void drop(struct mic_qp *qp, struct mic_direct_entry *entry)
+{
+	struct mic_context *ctx = to_mctx(qp->vqp.qp.context);
+
+	if (entry->window.access) {
+		mic_window_drop(ctx->windows, &entry->window);
+		qp->direct.used--;
+	}
+	memset(entry, 0, sizeof(*entry));
+}
+
+/* The queue pair is reset or destroyed. */
+void mic_direct_reset(struct mic_qp *qp)
+{
+	struct mic_direct *direct = &qp->direct;
+	uint32_t i;
+
+	if (!direct->table)
+		return;
+	for (i = 0; i <= direct->mask; i++)
+		drop(qp, &direct->table[i]);
+}
+
+void mic_direct_destroy(struct mic_qp *qp)
+{
+	mic_direct_reset(qp);
+	free(qp->direct.table);
+}
+
+void mic_direct_set_path(struct mic_qp *qp, enum micdv_path path)
+{
+	mic_lock(&qp->sq.lock);
+	set_path(qp, path);
+	mic_unlock(&qp->sq.lock);
+}
+
+void mic_direct_query(struct mic_qp *qp, struct micdv_qp_attr *attr)
+{
+	mic_lock(&qp->sq.lock);
+	attr->path = qp->direct.path;
+	attr->windows = qp->direct.used;
+	attr->direct = qp->direct.done;
+	attr->engine = qp->direct.engine;
+	mic_unlock(&qp->sq.lock);
+}
+
+/* Twice the places; where two windows now want the same one, one goes. */
+static void grow(struct mic_qp *qp)
+{
+	struct mic_direct *direct = &qp->direct;
+	struct mic_direct_entry *old = direct->table, *to;
+	uint32_t n = direct->mask + 1, i;
+
+	direct->table = calloc(2 * (size_t)n, sizeof(*direct->table));
+	if (!direct->table) {
+		direct->table = old;
+		return;
+	}
+	direct->mask = 2 * n - 1;
+	for (i = 0; i < n; i++) {
+		if (!old[i].rkey)
+			continue;
+		to = mic_direct_place(direct, old[i].rkey);
+		*to = old[i];
+	}
+	free(old);
+}
+
+static int import(struct mic_qp *qp, uint32_t rkey, struct mic_window *window)
+{
+	struct mic_windows *windows;
+	struct mic_window_import req = {
+		.qpn = qp->vqp.qp.qp_num,
+		.rkey = rkey,
+	};
+
+	windows = mic_context_windows(to_mctx(qp->vqp.qp.context));
+	if (!windows)
+		return errno;
+	return mic_window_import(windows, &req, window);
+}
+
+/*
+ * The slow way: the key is new, or its window was revoked, or there is none.
+ * Growing keeps the places of the keys that are in the table: two that differ
+ * in the bits of the small mask differ in those of the large one.
+ */
+struct mic_window *mic_direct_import(struct mic_qp *qp, uint32_t rkey)
+{
+	struct mic_direct *direct = &qp->direct;
+	struct mic_direct_entry *entry = mic_direct_place(direct, rkey);
+	int err;
+
+	if (entry->rkey == rkey && entry->retry && --entry->retry)
+		return NULL;
+	if (entry->rkey && entry->rkey != rkey &&
+	    direct->mask < TABLE_MAX - 1 && direct->used > direct->mask / 2) {
+		grow(qp);
+		entry = mic_direct_place(direct, rkey);
+	}
+	drop(qp, entry);
+	entry->rkey = rkey;
+	err = import(qp, rkey, &entry->window);
+	if (err) {
+		entry->window.access = 0;
+		entry->retry = err == ENOTCONN ? RETRY_NOT_NOW : RETRY_REFUSED;
+		return NULL;
+	}
+	direct->used++;
+	return mic_window_state(&entry->window) ? NULL : &entry->window;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The memory regions of a context by their lkey, so that the direct path can
+ * check one as the kernel would. What is not in here is left to the kernel.
+ *
+ * Looking up takes no lock. An entry is valid while its key is set; a region
+ * that is deregistered while a request uses it is a mistake of the program,
+ * but its entry stays readable.
+ */
+#ifndef MIC_KEYS_H
+#define MIC_KEYS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	MIC_KEYS_LEAF_BITS = 10,
+	MIC_KEYS_LEAF = 1 << MIC_KEYS_LEAF_BITS,
+	/* a key is 24 bits of index and 8 bits that vary */
+	MIC_KEYS_ROOT = 1 << (24 - MIC_KEYS_LEAF_BITS),
+};
+
+struct mic_key {
+	_Atomic(uint32_t) lkey; /* 0: no such region */
+	uint32_t pd_handle;
+	int access; /* enum ibv_access_flags */
+	uint64_t iova;
+	uint64_t length;
+	char *addr; /* where the byte at @iova is in this process */
+};
+
+struct mic_keys {
+	pthread_mutex_t lock; /* changes */
+	_Atomic(struct mic_key *) leaf[MIC_KEYS_ROOT];
+};
+
+void mic_keys_init(struct mic_keys *keys);
+void mic_keys_destroy(struct mic_keys *keys);
+void mic_keys_add(struct mic_keys *keys, uint32_t lkey,
+		  const struct mic_key *key);
+bool mic_keys_take(struct mic_keys *keys, uint32_t lkey, struct mic_key *key);
+
+/*
+ * Where @length bytes at @addr are, or NULL if the kernel has to decide.
+ * @access: rights needed besides reading
+ */
+static inline char *mic_keys_resolve(struct mic_keys *keys, uint32_t lkey,
+				     uint32_t pd_handle, int access,
+				     uint64_t addr, uint32_t length)
+{
+	struct mic_key *key;
+	uint64_t off;
+
+	key = atomic_load_explicit(&keys->leaf[lkey >> 8 >> MIC_KEYS_LEAF_BITS],
+				   memory_order_acquire);
+	if (!key)
+		return NULL;
+	key += lkey >> 8 & (MIC_KEYS_LEAF - 1);
+	if (atomic_load_explicit(&key->lkey, memory_order_acquire) != lkey ||
+	    key->pd_handle != pd_handle || (key->access & access) != access)
+		return NULL;
+	off = addr - key->iova;
+	if (addr < key->iova || length > key->length ||
+	    off > key->length - length)
+		return NULL;
+	return key->addr + off;
+}
+
+#endif /* MIC_KEYS_H */

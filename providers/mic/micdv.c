@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Direct verbs: what other devices do not have.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* What this header declares is seen outside, unlike the rest of the library. */
+#pragma GCC visibility push(default)
+#include "micdv.h"
+#pragma GCC visibility pop
+
+#include "direct.h"
+#include "mic.h"
+#include "windows.h"
+
+struct window {
+	struct micdv_window user;
+	struct mic_windows *windows;
+	struct mic_window window;
+};
+
+static struct window *to_window(const struct micdv_window *window)
+{
+	return container_of(window, struct window, user);
+}
+
+bool micdv_is_supported(struct ibv_device *device)
+{
+	return mic_is_device(device);
+}
+
+int micdv_query_device(struct ibv_context *context,
+		       struct micdv_device_attr *attr)
+{
+	if (!mic_is_device(context->device))
+		return EOPNOTSUPP;
+	if (attr->comp_mask)
+		return EINVAL;
+	*attr = (struct micdv_device_attr){
+		.caps = MICDV_CAP_DIRECT | MICDV_CAP_MAP_WINDOW,
+		.max_windows = MIC_WINDOW_SLOTS,
+		.max_window_size = 1ULL << MIC_WINDOW_CLASS_MAX,
+	};
+	return 0;
+}
+
+static int map_window(struct ibv_qp *qp, struct window *window,
+		      struct mic_window_import *req, int prot)
+{
+	int ret;
+
+	window->windows = mic_context_windows(to_mctx(qp->context));
+	if (!window->windows)
+		return errno;
+	ret = mic_window_map_alone(window->windows, req, prot, &window->window);
+	if (ret)
+		return ret;
+	mic_windows_get(window->windows);
+	window->user = (struct micdv_window){
+		.addr = window->window.addr,
+		.remote_addr = window->window.start,
+		.length = window->window.length,
+		.prot = prot,
+	};
+	return 0;
+}
+
+struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
+				      uint32_t rkey, size_t length, int prot)
+{
+	struct mic_window_import req = {
+		.qpn = qp->qp_num,
+		.rkey = rkey,
+		.addr = remote_addr,
+		.length = length,
+		.access = IBV_ACCESS_REMOTE_READ,
+	};
+	struct window *window;
+	int ret;
+
+	if (!mic_is_device(qp->context->device)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!length ||
+	    (prot != PROT_READ && prot != (PROT_READ | PROT_WRITE))) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if (prot & PROT_WRITE)
+		req.access |= IBV_ACCESS_REMOTE_WRITE;
+	window = calloc(1, sizeof(*window));
+	if (!window)
+		return NULL;
+	ret = map_window(qp, window, &req, prot);
+	if (ret) {
+		free(window);
+		errno = ret;
+		return NULL;
+	}
+	return &window->user;
+}
+
+bool micdv_window_valid(const struct micdv_window *window)
+{
+	return !mic_window_state(&to_window(window)->window);
+}
+
+int micdv_unmap_window(struct micdv_window *user)
+{
+	struct window *window = to_window(user);
+
+	mic_window_drop(window->windows, &window->window);
+	mic_windows_put(window->windows);
+	free(window);
+	return 0;
+}
+
+int micdv_query_qp(struct ibv_qp *qp, struct micdv_qp_attr *attr)
+{
+	if (!mic_is_device(qp->context->device))
+		return EOPNOTSUPP;
+	if (attr->comp_mask)
+		return EINVAL;
+	mic_direct_query(to_mqp(qp), attr);
+	return 0;
+}
+
+int micdv_set_path(struct ibv_qp *qp, enum micdv_path path)
+{
+	if (!mic_is_device(qp->context->device))
+		return EOPNOTSUPP;
+	if (path != MICDV_PATH_ENGINE && path != MICDV_PATH_DIRECT &&
+	    path != MICDV_PATH_RANDOM)
+		return EINVAL;
+	mic_direct_set_path(to_mqp(qp), path);
+	return 0;
+}

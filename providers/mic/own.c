@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A completion queue's own completions.
+ */
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "mic.h"
+
+enum {
+	/* More than these wait in no program; then the kernel executes. */
+	OWN_MAX = 1 << 16,
+};
+
+/* A queue that one thread polls may have queue pairs that others post to. */
+void mic_own_init(struct mic_own *own)
+{
+	mic_lock_init(&own->lock, false);
+}
+
+void mic_own_destroy(struct mic_own *own)
+{
+	free(own->slots);
+}
+
+static void create(struct mic_own *own, uint32_t entries)
+{
+	uint32_t size = MIC_OWN_SLACK;
+
+	if (own->slots)
+		return;
+	if (entries > OWN_MAX)
+		entries = OWN_MAX;
+	while (size < entries + MIC_OWN_SLACK)
+		size *= 2;
+	own->mask = size - 1;
+	own->slots = calloc(size, sizeof(*own->slots));
+}
+
+/* Most queues never have a completion of their own. */
+bool mic_own_create(struct mic_cq *cq)
+{
+	struct mic_own *own = &cq->own;
+	bool created;
+
+	mic_lock(&own->lock);
+	create(own, cq->ring.entries);
+	created = own->slots;
+	mic_unlock(&own->lock);
+	return created;
+}
+
+/*
+ * How many elements the kernel has written. It writes while we look; what it
+ * has written before this process knew that it is done with a request counts.
+ *
+ * An element that was polled may be overwritten, so only those that are still
+ * there are looked at.
+ */
+static uint32_t count_seen(struct mic_cq *cq)
+{
+	struct mic_own *own = &cq->own;
+	uint32_t consumer;
+
+	do {
+		consumer = mic_load_acquire(&cq->ring.ctl->consumer);
+		if ((int32_t)(consumer - own->seen) > 0)
+			own->seen = consumer;
+		while (mic_cq_peek(&cq->ring, own->seen))
+			own->seen++;
+	} while (mic_load_acquire(&cq->ring.ctl->consumer) != consumer);
+	return own->seen - consumer;
+}
+
+/* Returns false if the completion is lost. */
+static bool put(struct mic_cq *cq, const struct mic_cqe *cqe)
+{
+	struct mic_own *own = &cq->own;
+	uint32_t index;
+	struct mic_cqe *slot;
+
+	/* both kinds together are what the program has made the queue for */
+	if (own->lost ||
+	    count_seen(cq) + mic_own_count(own) >= cq->ring.entries)
+		return false;
+	index = atomic_load_explicit(&own->producer, memory_order_relaxed);
+	slot = &own->slots[index & own->mask];
+	*slot = *cqe;
+	slot->owner = own->seen;
+	atomic_store_explicit(&own->producer, index + 1, memory_order_release);
+	return true;
+}
+
+static uint64_t raw_clock(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static void tell(const struct mic_qp *qp, unsigned long request)
+{
+	while (ioctl(qp->doorbell_fd, request,
+		     (unsigned long)qp->vqp.qp.qp_num) < 0 &&
+	       errno == EINTR)
+		;
+}
+
+/* Only the kernel raises events. No completion here is a solicited one. */
+static void raise_event(struct mic_cq *cq, const struct mic_qp *qp)
+{
+	if (!cq->vcq.cq.channel)
+		return;
+	/* the completion, then a look at who waits; arming does the reverse */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (mic_load_relaxed(&cq->ring.ctl->arm) == MIC_CQ_ARM_NEXT)
+		tell(qp, MIC_IOC_CQ_EVENT);
+}
+
+/* The request of @qp that @cqe is about is complete. */
+void mic_own_add(struct mic_cq *cq, struct mic_qp *qp,
+		 const struct mic_cqe *cqe)
+{
+	struct mic_cqe timed;
+	bool lost = false;
+
+	if (cq->timestamps) {
+		timed = *cqe;
+		timed.timestamp = raw_clock();
+		cqe = &timed;
+	}
+	mic_lock(&cq->own.lock);
+	if (!put(cq, cqe)) {
+		lost = !cq->own.lost;
+		cq->own.lost = true;
+	}
+	mic_unlock(&cq->own.lock);
+	if (lost)
+		tell(qp, MIC_IOC_CQ_OVERRUN);
+	raise_event(cq, qp);
+}
+
+/* Those that match must not be returned any more. Both locks are held. */
+void mic_own_forget(struct mic_own *own, uint32_t number,
+		    bool (*matches)(const struct mic_cqe *cqe, uint32_t number))
+{
+	uint32_t end = atomic_load(&own->producer), index;
+
+	for (index = own->consumer; index != end; index++)
+		if (matches(&own->slots[index & own->mask], number))
+			own->slots[index & own->mask].opcode = MIC_WC_FORGOTTEN;
+}
+
+/* Completions of both kinds that wait. Both locks are held. */
+uint32_t mic_own_pending(struct mic_cq *cq)
+{
+	return count_seen(cq) + mic_own_count(&cq->own);
+}
+
+/*
+ * The kernel's ring begins anew, with what was element @consumer as its first.
+ * Both locks are held.
+ */
+void mic_own_rebase(struct mic_own *own, uint32_t consumer)
+{
+	uint32_t end = atomic_load(&own->producer), index;
+
+	own->seen = 0;
+	for (index = own->consumer; index != end; index++) {
+		struct mic_cqe *cqe = &own->slots[index & own->mask];
+		int32_t ahead = (int32_t)(cqe->owner - consumer);
+
+		cqe->owner = ahead > 0 ? ahead : 0;
+	}
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A completion queue's own completions: those of requests that this process
+ * has executed. They wait in a ring in private memory, each with the position
+ * in the kernel's ring before which it is to be returned, so that the
+ * completions of a queue pair are returned in the order of its requests.
+ *
+ * Who executes requests adds, under a lock that nobody holds for long: a
+ * program may post while it is between ibv_start_poll() and ibv_end_poll().
+ * Who polls takes, under the lock of the completion queue.
+ */
+#ifndef MIC_OWN_H
+#define MIC_OWN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lock.h"
+#include "ring.h"
+
+struct mic_cq;
+struct mic_qp;
+
+struct mic_own {
+	struct mic_lock lock;  /* of those who add */
+	struct mic_cqe *slots; /* the position is in @owner */
+	uint32_t mask;
+	uint32_t seen; /* elements known to be in the kernel's ring */
+	bool lost;     /* a completion was lost; no more are added */
+	_Atomic(uint32_t) producer;
+	/* written by who polls: */
+	uint32_t consumer;
+	_Atomic(uint32_t) freed; /* elements before it are no longer read */
+};
+
+void mic_own_init(struct mic_own *own);
+void mic_own_destroy(struct mic_own *own);
+bool mic_own_create(struct mic_cq *cq);
+void mic_own_add(struct mic_cq *cq, struct mic_qp *qp,
+		 const struct mic_cqe *cqe);
+void mic_own_forget(struct mic_own *own, uint32_t number,
+		    bool (*matches)(const struct mic_cqe *cqe,
+				    uint32_t number));
+uint32_t mic_own_pending(struct mic_cq *cq);
+void mic_own_rebase(struct mic_own *own, uint32_t consumer);
+
+static inline uint32_t mic_own_count(struct mic_own *own)
+{
+	return atomic_load_explicit(&own->producer, memory_order_relaxed) -
+	       atomic_load_explicit(&own->freed, memory_order_acquire);
+}
+
+/* Room for threads that see room for one more at the same time. */
+#define MIC_OWN_SLACK 256
+
+/* May a request be executed that will be complete here? */
+static inline bool mic_own_has_room(struct mic_own *own)
+{
+	return own->slots && !own->lost &&
+	       mic_own_count(own) + MIC_OWN_SLACK <= own->mask + 1;
+}
+
+/* The next one, if it comes before element @index of the kernel's ring. */
+static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
+{
+	struct mic_cqe *cqe;
+
+	if (own->consumer ==
+	    atomic_load_explicit(&own->producer, memory_order_acquire))
+		return NULL;
+	cqe = &own->slots[own->consumer & own->mask];
+	if ((int32_t)(cqe->owner - index) > 0)
+		return NULL;
+	own->consumer++;
+	return cqe;
+}
+
+/* What was taken is not read any more. */
+static inline void mic_own_publish(struct mic_own *own)
+{
+	atomic_store_explicit(&own->freed, own->consumer, memory_order_release);
+}
+
+#endif /* MIC_OWN_H */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Windows: memory of peers, mapped into this process. <rdma/mic-abi.h> has the
+ * contract with the kernel.
+ */
+#ifndef MIC_WINDOWS_H
+#define MIC_WINDOWS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rdma/mic-abi.h>
+
+enum {
+	/* Windows up to 64 KiB are mapped together: those of a class at once. */
+	MIC_REGION_CLASS_MAX = 16,
+	MIC_REGIONS = MIC_REGION_CLASS_MAX - MIC_WINDOW_CLASS_MIN + 1,
+};
+
+/* The windows file of a context, and what is always mapped of it. */
+struct mic_windows {
+	atomic_uint refs;
+	int fd;
+	__u32 *states;
+	pthread_mutex_t lock; /* mapping of @region */
+	char *region[2][MIC_REGIONS];
+};
+
+/* A window, mapped. */
+struct mic_window {
+	char *addr; /* the byte at @start of the peer is here */
+	uint64_t start;
+	uint64_t length;
+	_Atomic(__u32) *state;
+	uint32_t slot;
+	uint32_t access; /* what requests may do: remote IBV_ACCESS flags */
+	void *map;	 /* its own mapping, if it has one */
+	size_t map_size;
+};
+
+/* Returns NULL and sets errno. */
+struct mic_windows *mic_windows_open(int doorbell_fd);
+struct mic_windows *mic_windows_get(struct mic_windows *windows);
+void mic_windows_put(struct mic_windows *windows);
+
+/* Both return 0 or an errno value. */
+int mic_window_import(struct mic_windows *windows,
+		      struct mic_window_import *req, struct mic_window *window);
+int mic_window_map_alone(struct mic_windows *windows,
+			 struct mic_window_import *req, int prot,
+			 struct mic_window *window);
+void mic_window_drop(struct mic_windows *windows, struct mic_window *window);
+
+static inline uint32_t mic_window_state(const struct mic_window *window)
+{
+	return atomic_load_explicit(window->state, memory_order_acquire);
+}
+
+#endif /* MIC_WINDOWS_H */

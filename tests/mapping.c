@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Windows of a peer's memory (micdv_map_window): what can be mapped and what
+ * can't, and that nothing of the peer's memory is reached any more once one of
+ * the things a window hangs on is gone, while another thread goes on accessing
+ * the window.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <infiniband/micdv.h>
+
+#include "clock.h"
+#include "endpoint.h"
+#include "pattern.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+enum { MEMORY_BYTES = 64 * 4096, LARGE_BYTES = 9 << 20, BEFORE = 1, AFTER };
+
+struct test {
+	struct setup setup;
+	struct endpoint a;
+	struct endpoint b;
+};
+
+static struct micdv_window *map(struct test *test, const struct region *region,
+				size_t offset, size_t length, int prot)
+{
+	return micdv_map_window(test->a.qp, region->rdma_addr + offset,
+				region->mr->rkey, length, prot);
+}
+
+static bool refuses(struct test *test, const struct region *region,
+		    size_t offset, size_t length, int prot, int error)
+{
+	struct micdv_window *window;
+
+	errno = 0;
+	window = map(test, region, offset, length, prot);
+	if (window)
+		micdv_unmap_window(window);
+	return check(!window && errno == error,
+		     "mapping %zu bytes at %zu gives %s instead of %s", length,
+		     offset, window ? "a window" : strerror(errno),
+		     strerror(error));
+}
+
+/* What one side writes, the other reads, at both ends of the window. */
+static bool shows(const struct micdv_window *window, uint8_t *memory,
+		  size_t length)
+{
+	volatile uint8_t *addr = window->addr;
+	const size_t last = length - 1;
+	bool ok;
+
+	addr[last] = 0x22;
+	addr[0] = 0x11;
+	ok = check(memory[0] == 0x11 && (!last || memory[last] == 0x22),
+		   "what is written to the window is not in the memory");
+	memory[last] = 0x44;
+	memory[0] = 0x33;
+	return ok &&
+	       check(addr[0] == 0x33 && (!last || addr[last] == 0x44),
+		     "what is written to the memory is not in the window");
+}
+
+static bool maps(struct test *test, const struct region *region, size_t offset,
+		 size_t length)
+{
+	struct micdv_window *window = map(test, region, offset, length,
+					  PROT_READ | PROT_WRITE);
+	bool ok;
+
+	if (!check(window, "micdv_map_window: %s", strerror(errno)))
+		return false;
+	ok = check(window->length == length &&
+			   window->remote_addr == region->rdma_addr + offset,
+		   "the window is not the one asked for") &&
+	     shows(window, region->addr + offset, length) &&
+	     check(micdv_window_valid(window), "the window is not valid");
+	return check(!micdv_unmap_window(window), "unmapping fails") && ok;
+}
+
+static bool maps_kind(struct test *test, enum memory_kind kind, bool *there)
+{
+	struct region region;
+	bool ok;
+
+	memset(&region, 0, sizeof(region));
+	*there = region_map(&region, kind, LARGE_BYTES);
+	if (!*there)
+		return true;
+	region_register(&region, test->setup.b_dev.pd, ACCESS_ALL);
+	ok = maps(test, &region, 0, LARGE_BYTES) &&
+	     maps(test, &region, 5000, LARGE_BYTES - 10000) &&
+	     maps(test, &region, LARGE_BYTES - 1, 1);
+	region_destroy(&region);
+	return ok;
+}
+
+static void test_kinds(struct test *test)
+{
+	enum memory_kind kind;
+	bool there, ok;
+
+	for (kind = MEMORY_ANON; kind < MEMORY_KINDS; kind++) {
+		ok = maps_kind(test, kind, &there);
+		if (there)
+			tap_ok(ok, "%s memory is mapped", memory_name(kind));
+		else
+			tap_skip("there is no such memory here",
+				 "%s memory is mapped", memory_name(kind));
+	}
+}
+
+/* Asking the kernel for more than was granted fails. */
+static bool stays_read_only(const struct micdv_window *window)
+{
+	char *page = (char *)((uintptr_t)window->addr & ~(PAGE_BYTES - 1));
+
+	return check(mprotect(page, PAGE_BYTES, PROT_READ | PROT_WRITE) &&
+			     errno == EACCES,
+		     "the window can be made writable");
+}
+
+static bool reads_only(struct test *test)
+{
+	struct micdv_window *window;
+	struct region region;
+	bool ok;
+
+	memset(&region, 0, sizeof(region));
+	if (!region_map(&region, MEMORY_ANON, MEMORY_BYTES))
+		return false;
+	region_register(&region, test->setup.b_dev.pd, IBV_ACCESS_REMOTE_READ);
+	ok = refuses(test, &region, 0, MEMORY_BYTES, PROT_READ | PROT_WRITE,
+		     EACCES);
+	window = map(test, &region, 0, MEMORY_BYTES, PROT_READ);
+	ok = check(window, "mapping to read: %s", strerror(errno)) && ok;
+	if (window) {
+		region.addr[9] = 0x77;
+		ok = check(((volatile uint8_t *)window->addr)[9] == 0x77,
+			   "the window does not show the memory") &&
+		     stays_read_only(window) && ok;
+		micdv_unmap_window(window);
+	}
+	region_destroy(&region);
+	return ok;
+}
+
+static bool refused(struct test *test)
+{
+	const struct region *memory = &test->setup.b_mem;
+	struct region other = *memory;
+	struct ibv_mr mr = *memory->mr;
+	bool ok;
+
+	mr.rkey ^= 0x1;
+	other.mr = &mr;
+	ok = refuses(test, &other, 0, 4096, PROT_READ, EACCES);
+	mr.rkey = 0;
+	ok = refuses(test, &other, 0, 4096, PROT_READ, EACCES) && ok;
+	ok = refuses(test, memory, MEMORY_BYTES, 1, PROT_READ, ERANGE) && ok;
+	ok = refuses(test, memory, 1, MEMORY_BYTES, PROT_READ, ERANGE) && ok;
+	ok = refuses(test, memory, -1, 2, PROT_READ, ERANGE) && ok;
+	ok = refuses(test, memory, 0, SIZE_MAX, PROT_READ, ERANGE) && ok;
+	ok = refuses(test, memory, 0, 0, PROT_READ, EINVAL) && ok;
+	return refuses(test, memory, 0, 1, PROT_WRITE, EINVAL) && ok;
+}
+
+/* The window's QP must be connected. */
+static bool needs_connection(struct test *test)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint_address address;
+	struct test unconnected = *test;
+	bool ok;
+
+	endpoint_create(&unconnected.a, &test->setup.a_dev, &options);
+	ok = refuses(&unconnected, &test->setup.b_mem, 0, 4096, PROT_READ,
+		     ENOTCONN);
+	/* at a queue pair that is connected with another one */
+	address = endpoint_address(&test->b);
+	endpoint_connect(&unconnected.a, &address);
+	ok = refuses(&unconnected, &test->setup.b_mem, 0, 4096, PROT_READ,
+		     ENOTCONN) &&
+	     ok;
+	endpoint_destroy(&unconnected.a);
+	return ok;
+}
+
+/* A thread that writes to a window and reads from it without an end. */
+struct hammer {
+	volatile uint64_t *addr;
+	size_t words;
+	atomic_bool stop;
+	atomic_ulong rounds;
+	atomic_bool saw_after;
+	pthread_t thread;
+};
+
+static void *hammer(void *argument)
+{
+	struct hammer *h = argument;
+	size_t i;
+
+	while (!atomic_load(&h->stop)) {
+		for (i = 0; i < h->words; i += 64) {
+			h->addr[i] = BEFORE;
+			if (h->addr[i + 1] == AFTER)
+				atomic_store(&h->saw_after, true);
+		}
+		atomic_fetch_add(&h->rounds, 1);
+	}
+	return NULL;
+}
+
+static void wait_rounds(struct hammer *h, unsigned long n)
+{
+	unsigned long end = atomic_load(&h->rounds) + n;
+	uint64_t limit = deadline();
+	unsigned int round = 0;
+
+	while (atomic_load(&h->rounds) < end && now_ms() < limit)
+		relax(round++);
+}
+
+/* Is the memory out of reach, seen from its owner's side? */
+static bool out_of_reach(struct hammer *h, volatile uint64_t *memory)
+{
+	size_t i;
+
+	for (i = 0; i < h->words; i++)
+		memory[i] = AFTER;
+	wait_rounds(h, 20);
+	for (i = 0; i < h->words; i++)
+		if (!check(memory[i] == AFTER, "word %zu was written", i))
+			return false;
+	return check(!atomic_load(&h->saw_after),
+		     "what was written later was read");
+}
+
+struct revocation {
+	const char *name;
+	void (*revoke)(struct test *test, struct region *region);
+	/* its memory is still registered afterwards */
+	bool keeps_region;
+};
+
+static void by_dereg(struct test *test, struct region *region)
+{
+	(void)test;
+	if (ibv_dereg_mr(region->mr))
+		bail("ibv_dereg_mr: %s", strerror(errno));
+	region->mr = NULL;
+}
+
+static void by_rereg(struct test *test, struct region *region)
+{
+	(void)test;
+	if (ibv_rereg_mr(region->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			 IBV_ACCESS_LOCAL_WRITE))
+		bail("ibv_rereg_mr: %s", strerror(errno));
+}
+
+static void by_error_here(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_set_state(&test->a, IBV_QPS_ERR);
+}
+
+static void by_error_there(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_set_state(&test->b, IBV_QPS_ERR);
+}
+
+static void by_reset_here(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_set_state(&test->a, IBV_QPS_RESET);
+}
+
+static void by_reset_there(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_set_state(&test->b, IBV_QPS_RESET);
+}
+
+static void by_destroy_here(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_destroy(&test->a);
+}
+
+static void by_destroy_there(struct test *test, struct region *region)
+{
+	(void)region;
+	endpoint_destroy(&test->b);
+}
+
+/* A request for memory that is not there puts both queue pairs in error. */
+static void by_failure(struct test *test, struct region *region)
+{
+	struct ibv_sge sge = region_sge(&test->setup.a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = region->rdma_addr + region->length;
+	wr.wr.rdma.rkey = region->mr->rkey;
+	post_send(&test->a, &wr);
+	cq_expect(test->a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+}
+
+static const struct revocation revocations[] = {
+	{ "deregistering", by_dereg, false },
+	{ "registering again", by_rereg, true },
+	{ "an error of the own queue pair", by_error_here, true },
+	{ "an error of the peer's queue pair", by_error_there, true },
+	{ "a failed request", by_failure, true },
+	{ "resetting the own queue pair", by_reset_here, true },
+	{ "resetting the peer's queue pair", by_reset_there, true },
+	{ "destroying the own queue pair", by_destroy_here, true },
+	{ "destroying the peer's queue pair", by_destroy_there, true },
+};
+
+static bool hammer_window(struct test *test, const struct revocation *how,
+			  struct region *region, struct micdv_window *window)
+{
+	struct hammer h = {
+		.addr = window->addr,
+		.words = window->length / sizeof(uint64_t),
+	};
+	bool ok;
+
+	if (pthread_create(&h.thread, NULL, hammer, &h))
+		bail("pthread_create fails");
+	wait_rounds(&h, 2);
+	how->revoke(test, region);
+	ok = out_of_reach(&h, (uint64_t *)region->addr);
+	atomic_store(&h.stop, true);
+	pthread_join(h.thread, NULL);
+	return check(!micdv_window_valid(window), "the window stays valid") &&
+	       ok;
+}
+
+static bool revokes(struct test *test, const struct revocation *how)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct test own = *test;
+	struct micdv_window *window;
+	struct region region;
+	bool ok;
+
+	pair_create(&own.a, &test->setup.a_dev, &own.b, &test->setup.b_dev,
+		    &options);
+	region_create(&region, test->setup.b_dev.pd, MEMORY_BYTES);
+	window = map(&own, &region, 0, MEMORY_BYTES, PROT_READ | PROT_WRITE);
+	if (!window)
+		bail("micdv_map_window: %s", strerror(errno));
+	ok = hammer_window(&own, how, &region, window);
+	ok = check(!micdv_unmap_window(window), "unmapping fails") && ok;
+	if (!region.mr)
+		munmap(region.map, region.map_length);
+	else
+		region_destroy(&region);
+	if (own.a.qp)
+		endpoint_destroy(&own.a);
+	if (own.b.qp)
+		endpoint_destroy(&own.b);
+	return ok;
+}
+
+/* A slot that was given back is another window's, which shows its own. */
+static bool reuses_slots(struct test *test)
+{
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 200 && ok; i++)
+		ok = maps(test, &test->setup.b_mem, (size_t)(i * 7 % 60) * 1000,
+			  1000);
+	return ok;
+}
+
+static bool queries(struct test *test)
+{
+	struct micdv_device_attr attr = { .comp_mask = 0 };
+
+	return check(micdv_is_supported(test->setup.a_dev.ctx->device),
+		     "the device is not supported") &&
+	       check(!micdv_query_device(test->setup.a_dev.ctx, &attr),
+		     "micdv_query_device fails") &&
+	       check(attr.caps & MICDV_CAP_MAP_WINDOW && attr.max_windows &&
+			     attr.max_window_size >= LARGE_BYTES,
+		     "the device can't map windows");
+}
+
+int main(int argc, char **argv)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct test test;
+	size_t i;
+
+	setup_open(&test.setup, &argc, argv, MEMORY_BYTES);
+	pair_create(&test.a, &test.setup.a_dev, &test.b, &test.setup.b_dev,
+		    &options);
+	tap_ok(queries(&test), "the device says what it can");
+	tap_ok(maps(&test, &test.setup.b_mem, 0, MEMORY_BYTES),
+	       "a window shows the peer's memory");
+	tap_ok(maps(&test, &test.setup.b_mem, 4095, 2) &&
+		       maps(&test, &test.setup.b_mem, 5, 1),
+	       "a window need not be of whole pages");
+	test_kinds(&test);
+	tap_ok(reuses_slots(&test), "windows come and go");
+	tap_ok(reads_only(&test), "a key to read gives a window to read");
+	tap_ok(refused(&test), "what the key does not give is refused");
+	tap_ok(needs_connection(&test), "without a connection there is none");
+	for (i = 0; i < sizeof(revocations) / sizeof(revocations[0]); i++)
+		tap_ok(revokes(&test, &revocations[i]), "%s revokes a window",
+		       revocations[i].name);
+	tap_ok(maps(&test, &test.setup.b_mem, 0, MEMORY_BYTES),
+	       "others were not disturbed");
+	pair_destroy(&test.a, &test.b);
+	setup_close(&test.setup);
+	return tap_end();
+}
