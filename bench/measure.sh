@@ -6,7 +6,8 @@
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
 #           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
-#           write_qps and write_mrs: an 8-byte write among many of them
+#           write_qps and write_mrs: an 8-byte write among many of them;
+#           fair_*: one beside large ones; busy_*: many at once
 #   device  mic, rxe, tcp, memcpy, raw
 #   size    of a message in bytes; write_qps, write_mrs: the number of them
 #   value   null if the measurement failed
@@ -192,6 +193,16 @@ scale() {
 		"${device}1" "$gid1" "$@"
 }
 
+# beside WHAT DEVICE ARGUMENT...: fair or busy
+beside() {
+	local what=$1 device=$2 gid0 gid1
+
+	shift 2
+	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
+		return
+	tool "$what" "$device" "${device}0" "$gid0" "${device}1" "$gid1" "$@"
+}
+
 # The devices take turns, so that what is compared was measured together.
 measure_devices() {
 	local program device sizes
@@ -212,6 +223,8 @@ measure_devices() {
 	done
 	[ ${#qps[@]} -eq 0 ] || group "qps mic" scale qps mic "${qps[@]}"
 	[ ${#mrs[@]} -eq 0 ] || group "mrs mic" scale mrs mic "${mrs[@]}"
+	[ ${#qps[@]} -eq 0 ] || group "fair mic" beside fair mic
+	[ ${#qps[@]} -eq 0 ] || group "busy mic" beside busy mic 64 2000
 }
 
 main() {

@@ -73,6 +73,24 @@ def print_scaling(results):
         print()
 
 
+def print_fairness(results):
+    budget = results.get("fair_budget", "mic", 1024 * KIB)
+    if budget is None:
+        return
+    print("An 8-byte write beside one of 1 MiB, us; 1 MiB takes"
+          f" {number_text(budget)}")
+    print_table([["", "median", "99 %"]] +
+                [[what] + [number_text(results.get(f"fair_{what}_{p}", "mic", 8))
+                           for p in ("p50", "p99")]
+                 for what in ("alone", "beside", "behind")])
+    print()
+    one, two = (results.series(f"busy_{n}", "mic") for n in ("one", "two"))
+    for (qps, rate), (_, both) in zip(one, two):
+        print(f"{qps} busy queue pairs, Mmsg/s: {number_text(rate)} by one"
+              f" process, {number_text(both)} by two")
+        print()
+
+
 class Aims:
     """What the figures are compared with. Nothing fails because of them."""
 
@@ -105,6 +123,15 @@ class Aims:
         """The cost with the most of them, beside that with one."""
         series = self.results.series(test, "mic")
         return ratio(series[-1][1], series[0][1]) if series else None
+
+    def unfairness(self, what):
+        """How many budgets large writes add to the p99 of a small one."""
+        alone, other = (self.results.get(f"fair_{w}_p99", "mic", 8)
+                        for w in ("alone", what))
+        if alone is None or other is None:
+            return None
+        return ratio(other - alone,
+                     self.results.get("fair_budget", "mic", 1024 * KIB))
 
     def of_raw(self, test):
         return ratio(self.results.get(test, "mic", 8), self.results.raw())
@@ -142,6 +169,8 @@ class Aims:
                  self.growth("write_qps"), "<=", 1.2)
         self.row("cost of a write, most regions / one",
                  self.growth("write_mrs"), "<=", 1.2)
+        self.row("p99 of a write beside 1 MiB, more than alone / 1 MiB",
+                 self.unfairness("beside"), "<=", 1)
 
     def print(self, title):
         print(title)
@@ -164,6 +193,7 @@ def print_all(results):
     print_raw(results)
     print_rates(results)
     print_scaling(results)
+    print_fairness(results)
     engine = Aims(results)
     engine.engine()
     engine.print("The engine path's aims")

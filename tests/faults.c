@@ -81,13 +81,17 @@ struct fault {
 
 #define BIT(opcode) (1U << (opcode))
 #define WRITES (BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
-#define SENDS (BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM))
+#define SENDS                                                                  \
+	(BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM) |                        \
+	 BIT(IBV_WR_SEND_WITH_INV))
 #define READS BIT(IBV_WR_RDMA_READ)
 #define ATOMICS                                                                \
 	(BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
-#define REMOTE (WRITES | READS | ATOMICS)
+/* An aligned word at the peer, but no bytes come back. */
+#define WORD_WRITE BIT(IBV_WR_ATOMIC_WRITE)
+#define WORDS (ATOMICS | WORD_WRITE)
+#define REMOTE (WRITES | READS | WORDS)
 #define INWARD (READS | ATOMICS)
-#define OUTWARD (WRITES | SENDS)
 #define ALL (REMOTE | SENDS)
 #define RECEIVED (SENDS | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
 
@@ -104,6 +108,10 @@ struct fault {
 #define LOCAL_PROTECTION                                                       \
 	{                                                                      \
 		IBV_WC_LOC_PROT_ERR, RECEIVE_STAYS, -1                         \
+	}
+#define LOCAL_LENGTH                                                           \
+	{                                                                      \
+		IBV_WC_LOC_LEN_ERR, RECEIVE_STAYS, -1                          \
 	}
 #define RECEIVE_SHORT                                                          \
 	{                                                                      \
@@ -126,9 +134,14 @@ struct fault {
 		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
 	}
 
+static bool is_of_word(const struct scene *scene)
+{
+	return WORDS & BIT(scene->opcode);
+}
+
 static uint32_t request_bytes(const struct scene *scene)
 {
-	return opcode_is_atomic(scene->opcode) ? 8 : BAD_BYTES;
+	return is_of_word(scene) ? 8 : BAD_BYTES;
 }
 
 /* --- the faults ---------------------------------------------------------- */
@@ -217,7 +230,7 @@ static void below_remote(struct scene *scene)
 	remote_without(scene, 0);
 	scene->remote_addr = scene->extra.rdma_addr - 8;
 	/* Atomics ask for alignment first: the last word before the start. */
-	if (opcode_is_atomic(scene->opcode))
+	if (is_of_word(scene))
 		scene->remote_addr &= ~7ULL;
 }
 
@@ -228,7 +241,7 @@ static void across_remote_end(struct scene *scene)
 	remote_without(scene, 0);
 	end = scene->extra.rdma_addr + REGION_BYTES;
 	scene->remote_addr = end - request_bytes(scene) + 1;
-	if (opcode_is_atomic(scene->opcode))
+	if (is_of_word(scene))
 		scene->remote_addr = end & ~7ULL;
 }
 
@@ -395,6 +408,21 @@ static void peer_elsewhere(struct scene *scene)
 	endpoint_connect(&scene->b, &address);
 }
 
+static void short_word(struct scene *scene)
+{
+	scene->local.length = 4;
+}
+
+static void long_word(struct scene *scene)
+{
+	scene->local.length = 16;
+}
+
+static void no_reads_here(struct endpoint_options *options)
+{
+	options->reads = 0;
+}
+
 static void few_retries(struct endpoint_options *options)
 {
 	options->timeout = 1;
@@ -423,8 +451,8 @@ static const struct fault faults[] = {
 	{ "rkey of another PD", REMOTE, rkey_of_other_pd, REMOTE_ACCESS, NULL },
 	{ "rkey of another context", REMOTE, rkey_of_other_context,
 	  REMOTE_ACCESS, NULL },
-	{ "MR without remote write", WRITES, no_remote_write, REMOTE_ACCESS,
-	  NULL },
+	{ "MR without remote write", WRITES | WORD_WRITE, no_remote_write,
+	  REMOTE_ACCESS, NULL },
 	{ "MR without remote read", READS, no_remote_read, REMOTE_ACCESS,
 	  NULL },
 	{ "MR without remote atomic", ATOMICS, no_remote_atomic, REMOTE_ACCESS,
@@ -435,13 +463,17 @@ static const struct fault faults[] = {
 	  NULL },
 	{ "remote address that wraps around", REMOTE, wrap_remote,
 	  REMOTE_ACCESS, NULL },
-	{ "QP without remote write", WRITES, NULL, REMOTE_INVALID,
+	{ "QP without remote write", WRITES | WORD_WRITE, NULL, REMOTE_INVALID,
 	  qp_without_write },
 	{ "QP without remote read", READS, NULL, REMOTE_INVALID,
 	  qp_without_read },
 	{ "QP without remote atomic", ATOMICS, NULL, REMOTE_INVALID,
 	  qp_without_atomic },
-	{ "misaligned word", ATOMICS, misaligned_remote, REMOTE_INVALID, NULL },
+	{ "misaligned word", WORDS, misaligned_remote, REMOTE_INVALID, NULL },
+	{ "QP that answers no READs", INWARD, NULL, REMOTE_INVALID,
+	  no_reads_here },
+	{ "word of 4 bytes", WORDS, short_word, LOCAL_LENGTH, NULL },
+	{ "word of 16 bytes", WORDS, long_word, LOCAL_LENGTH, NULL },
 	{ "wrong lkey", ALL, wrong_lkey, LOCAL_PROTECTION, NULL },
 	{ "lkey of a deregistered MR", ALL, stale_lkey, LOCAL_PROTECTION,
 	  NULL },
@@ -708,6 +740,8 @@ static void run_faults(struct setup *setup, struct neighbours *neighbours)
 		IBV_WR_RDMA_READ,
 		IBV_WR_ATOMIC_CMP_AND_SWP,
 		IBV_WR_ATOMIC_FETCH_AND_ADD,
+		IBV_WR_SEND_WITH_INV,
+		IBV_WR_ATOMIC_WRITE,
 	};
 	unsigned int i, k;
 

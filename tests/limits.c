@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What the device says it can: for each of its limits that much, and one more.
- *
- *   limits [--full]
- *
- * Without --full: limits of one object. With it: as many objects as there may
- * be, of each kind.
+ * Those of how many objects there may be are in crowds.c.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "measure.h"
+#include "memory.h"
 #include "pattern.h"
 #include "setup.h"
 #include "tap.h"
@@ -29,16 +26,11 @@
 
 /* What the issue of them promises, whatever the device says. */
 enum {
-	LEAST_QP = 16384,
-	LEAST_CQ = 65536,
 	LEAST_CQE = 4194304,
-	LEAST_MR = 1000000,
 	LEAST_WR = 32768,
 	LEAST_SGE = 32,
 	LEAST_INLINE = 512,
 	LEAST_READS = 128,
-	/* the kernel has some objects of its own on each device */
-	KERNEL_OBJECTS = 16,
 };
 
 static struct setup setup;
@@ -281,28 +273,6 @@ static bool max_dm(void)
 
 /* --- messages and regions ------------------------------------------------------- */
 
-/*
- * @length bytes of addresses for a few pages of memory, which appear again and
- * again.
- */
-static uint8_t *map_repeated(size_t length, size_t memory)
-{
-	int fd = memfd_create("limits", MFD_CLOEXEC);
-	uint8_t *base;
-	size_t at;
-
-	base = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (fd < 0 || ftruncate(fd, memory) || base == MAP_FAILED)
-		bail("no memory: %s", strerror(errno));
-	for (at = 0; at < length; at += memory)
-		if (mmap(base + at, memory, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-			bail("mmap: %s", strerror(errno));
-	close(fd);
-	return base;
-}
-
 /* Between @length bytes there and nothing here. */
 static enum ibv_wc_status move(struct endpoint *ep, enum ibv_wr_opcode opcode,
 			       const struct ibv_mr *null, struct ibv_mr *mr,
@@ -354,45 +324,6 @@ static bool max_message(void)
 	return ok;
 }
 
-/* More addresses than most machines have memory, and the last byte of them. */
-static bool large_region(void)
-{
-	const size_t length = 16 * GIB;
-	uint8_t *memory = map_repeated(length, 64 * MIB);
-	struct ibv_mr *mr = ibv_reg_mr(setup.b_dev.pd, memory, length,
-				       ACCESS_ALL);
-	struct endpoint_options options = small();
-	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
-	struct endpoint a, b;
-	bool ok;
-
-	if (!check(mr, "ibv_reg_mr: %s", strerror(errno)))
-		return false;
-	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
-	memset(setup.a_mem.addr, 0x77, 8);
-	wr.wr.rdma.rkey = mr->rkey;
-	wr.wr.rdma.remote_addr = (uintptr_t)memory + length - 8;
-	post_send(&a, &wr);
-	ok = cq_expect(a.send_cq, 1, IBV_WC_SUCCESS) &&
-	     check(memory[length - 1] == 0x77, "the last byte");
-	wr.wr.rdma.remote_addr++;
-	post_send(&a, &wr);
-	ok = ok && cq_expect(a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
-	pair_destroy(&a, &b);
-	check(!ibv_dereg_mr(mr), "ibv_dereg_mr");
-	munmap(memory, length);
-	return ok;
-}
-
-static uint64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
-}
-
 /* What registration costs beside pinning, of pages of either size. */
 static bool registration_of(int advice, const char *kind)
 {
@@ -437,25 +368,62 @@ static bool registration(void)
 	       registration_of(MADV_HUGEPAGE, "huge pages");
 }
 
+/* --- the rest ------------------------------------------------------------------ */
+
+static bool gid_table(void)
+{
+	int length = setup.a_dev.port.gid_tbl_len;
+	union ibv_gid gid;
+
+	return check(length > 0, "it has %d entries", length) &&
+	       check(!ibv_query_gid(setup.a_dev.ctx, 1, length - 1, &gid),
+		     "the last one") &&
+	       check(ibv_query_gid(setup.a_dev.ctx, 1, length, &gid),
+		     "one more");
+}
+
+static bool completion_vectors(void)
+{
+	int n = setup.a_dev.ctx->num_comp_vectors, i;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	bool ok = check(n > 0, "there are %d", n);
+
+	channel = ibv_create_comp_channel(setup.a_dev.ctx);
+	for (i = 0; ok && i < n; i++) {
+		cq = ibv_create_cq(setup.a_dev.ctx, 1, NULL, channel, i);
+		ok = check(cq, "number %d", i);
+		if (cq)
+			ibv_destroy_cq(cq);
+	}
+	ok = ok && check(!ibv_create_cq(setup.a_dev.ctx, 1, NULL, channel, n),
+			 "number %d", n);
+	ibv_destroy_comp_channel(channel);
+	return ok;
+}
+
+static bool moderation(void)
+{
+	struct ibv_modify_cq_attr attr = { .attr_mask = IBV_CQ_ATTR_MODERATE };
+	struct ibv_device_attr_ex ex;
+	struct ibv_cq *cq;
+	bool ok;
+
+	if (ibv_query_device_ex(setup.a_dev.ctx, NULL, &ex))
+		bail("ibv_query_device_ex fails");
+	cq = ibv_create_cq(setup.a_dev.ctx, 1, NULL, NULL, 0);
+	attr.moderate.cq_count = ex.cq_mod_caps.max_cq_count;
+	attr.moderate.cq_period = ex.cq_mod_caps.max_cq_period;
+	ok = check(ex.cq_mod_caps.max_cq_count == UINT16_MAX &&
+			   ex.cq_mod_caps.max_cq_period == UINT16_MAX,
+		   "there is none") &&
+	     check(!ibv_modify_cq(cq, &attr), "ibv_modify_cq fails");
+	return check(!ibv_destroy_cq(cq), "ibv_destroy_cq fails") && ok;
+}
+
 /* --- memory of queue pairs --------------------------------------------------- */
 
 enum { IDLE_QPS = 2000, IDLE_BYTES = 8192 };
-
-static long meminfo_kb(const char *key)
-{
-	FILE *file = fopen("/proc/meminfo", "r");
-	char line[128];
-	long kb = -1;
-
-	if (!file)
-		bail("no /proc/meminfo");
-	while (kb < 0 && fgets(line, sizeof(line), file))
-		if (!strncmp(line, key, strlen(key)) &&
-		    line[strlen(key)] == ':')
-			kb = atol(line + strlen(key) + 1);
-	fclose(file);
-	return kb;
-}
 
 /* What isn't in the queues' own pages, which are no slab. */
 static long kernel_kb(void)
@@ -501,216 +469,6 @@ static bool idle_memory(void)
 	return idle_memory_of(1) && idle_memory_of(LEAST_SGE);
 }
 
-/* --- numbers of objects --------------------------------------------------------- */
-
-static struct ibv_cq *some_cq;
-static uint8_t *pages;
-
-#define PAGES 4096UL
-
-static void *create_qp(uint32_t i)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = some_cq,
-		.recv_cq = some_cq,
-		.qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 1,
-			 .max_recv_wr = 1,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-	};
-
-	(void)i;
-	return ibv_create_qp(setup.a_dev.pd, &init);
-}
-
-static int destroy_qp(void *qp)
-{
-	return ibv_destroy_qp(qp);
-}
-
-static void *create_cq(uint32_t i)
-{
-	(void)i;
-	return ibv_create_cq(setup.a_dev.ctx, 1, NULL, NULL, 0);
-}
-
-static int destroy_cq(void *cq)
-{
-	return ibv_destroy_cq(cq);
-}
-
-/* Each a page, of many: a page can't be pinned a million times. */
-static void *create_mr(uint32_t i)
-{
-	return ibv_reg_mr(setup.a_dev.pd, pages + i % PAGES * PAGE_BYTES,
-			  PAGE_BYTES, ACCESS_ALL);
-}
-
-static int destroy_mr(void *mr)
-{
-	return ibv_dereg_mr(mr);
-}
-
-static void *create_mw(uint32_t i)
-{
-	(void)i;
-	return ibv_alloc_mw(setup.a_dev.pd, IBV_MW_TYPE_2);
-}
-
-static int destroy_mw(void *mw)
-{
-	return ibv_dealloc_mw(mw);
-}
-
-static void *create_pd(uint32_t i)
-{
-	(void)i;
-	return ibv_alloc_pd(setup.a_dev.ctx);
-}
-
-static int destroy_pd(void *pd)
-{
-	return ibv_dealloc_pd(pd);
-}
-
-static void *create_ah(uint32_t i)
-{
-	struct ibv_ah_attr attr = {
-		.is_global = 1,
-		.port_num = 1,
-		.grh = { .dgid = setup.a_dev.gid,
-			 .sgid_index = setup.a_dev.gid_index },
-	};
-
-	(void)i;
-	return ibv_create_ah(setup.a_dev.pd, &attr);
-}
-
-static int destroy_ah(void *ah)
-{
-	return ibv_destroy_ah(ah);
-}
-
-static void *create_srq(uint32_t i)
-{
-	struct ibv_srq_init_attr attr = {
-		.attr = { .max_wr = 1, .max_sge = 1 },
-	};
-
-	(void)i;
-	return ibv_create_srq(setup.a_dev.pd, &attr);
-}
-
-static int destroy_srq(void *srq)
-{
-	return ibv_destroy_srq(srq);
-}
-
-static const struct kind {
-	const char *name;
-	size_t cap; /* where in ibv_device_attr */
-	int least;
-	void *(*create)(uint32_t i);
-	int (*destroy)(void *object);
-} kinds[] = {
-#define CAP(field) offsetof(struct ibv_device_attr, field)
-	{ "max_pd", CAP(max_pd), 1024, create_pd, destroy_pd },
-	{ "max_ah", CAP(max_ah), 1024, create_ah, destroy_ah },
-	{ "max_cq", CAP(max_cq), LEAST_CQ, create_cq, destroy_cq },
-	{ "max_qp", CAP(max_qp), LEAST_QP, create_qp, destroy_qp },
-	{ "max_srq", CAP(max_srq), 1024, create_srq, destroy_srq },
-	{ "max_mw", CAP(max_mw), 1024, create_mw, destroy_mw },
-	{ "max_mr", CAP(max_mr), LEAST_MR, create_mr, destroy_mr },
-};
-
-static bool fill(const struct kind *kind, void **objects, uint32_t max)
-{
-	uint64_t start = now_us();
-	uint32_t n, i;
-	bool ok;
-
-	for (n = 0; n <= max; n++) {
-		errno = 0;
-		objects[n] = kind->create(n);
-		if (!objects[n])
-			break;
-	}
-	tap_note("%s: %u created in %" PRIu64 " ms, %ld KiB in slabs",
-		 kind->name, n, (now_us() - start) / 1000, meminfo_kb("Slab"));
-	ok = check(errno == ENOMEM, "the error is %s", strerror(errno)) &&
-	     check(n <= max && n + KERNEL_OBJECTS >= max, "%u of %u", n, max);
-	/* one goes, one comes, and no more */
-	if (ok) {
-		ok = check(!kind->destroy(objects[0]), "destroying fails");
-		objects[0] = kind->create(0);
-		ok = check(objects[0], "none after one has gone") && ok &&
-		     check(!kind->create(0), "one too many");
-	}
-	for (i = 0; i < n; i++)
-		if (objects[i] && kind->destroy(objects[i]))
-			ok = check(false, "destroying %u fails", i);
-	return ok;
-}
-
-static bool fill_kind(const struct kind *kind)
-{
-	int max;
-	void **objects;
-	bool ok;
-
-	memcpy(&max, (char *)&setup.a_dev.attr + kind->cap, sizeof(max));
-	objects = calloc((size_t)max + 1, sizeof(*objects));
-	if (!objects)
-		bail("no memory");
-	ok = check(max >= kind->least, "it is %d", max) &&
-	     fill(kind, objects, max);
-	free(objects);
-	return ok;
-}
-
-static void run_kinds(void)
-{
-	unsigned int i;
-
-	some_cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
-	pages = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (!some_cq || pages == MAP_FAILED)
-		bail("no memory");
-	for (i = 0; i < COUNT(kinds); i++)
-		tap_ok(fill_kind(&kinds[i]), "%s objects, and one more",
-		       kinds[i].name);
-	ibv_destroy_cq(some_cq);
-}
-
-/* Groups, and members of a group. */
-static bool fill_groups(void)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
-	union ibv_gid gid = { .raw = { 0xff, 0x0e } };
-	int max = setup.a_dev.attr.max_mcast_grp, n, i;
-	struct endpoint ep;
-	int error = 0;
-
-	endpoint_create(&ep, &setup.a_dev, &options);
-	for (n = 0; n <= max && !error; n++) {
-		gid.raw[14] = n >> 8;
-		gid.raw[15] = n;
-		error = ibv_attach_mcast(ep.qp, &gid, 0);
-	}
-	tap_note("%d groups", n - 1);
-	for (i = 0; i < n - 1; i++) {
-		gid.raw[14] = i >> 8;
-		gid.raw[15] = i;
-		if (ibv_detach_mcast(ep.qp, &gid, 0))
-			error = 0;
-	}
-	endpoint_destroy(&ep);
-	return check(error == ENOMEM, "the error is %s", strerror(error)) &&
-	       check(n - 1 == max, "%d groups of %d", n - 1, max);
-}
-
 /* ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -728,25 +486,20 @@ static const struct {
 	{ max_srq_sge, "max_srq_sge, and one more" },
 	{ max_dm, "all of the device's memory, and one byte more" },
 	{ max_message, "max_msg_sz, and one byte more" },
+	{ gid_table, "gid_tbl_len, and one more" },
+	{ completion_vectors, "num_comp_vectors, and one more" },
+	{ moderation, "the most of moderation" },
 	{ idle_memory, "kernel memory of an idle queue pair" },
 	{ registration, "registration of 1 GiB" },
 };
 
 int main(int argc, char **argv)
 {
-	bool full = argc > 1 && !strcmp(argv[1], "--full");
 	unsigned int i;
 
-	if (full)
-		argc--;
 	setup_open(&setup, &argc, argv, REGION_BYTES);
-	for (i = 0; i < COUNT(cases) && !full; i++)
+	for (i = 0; i < COUNT(cases); i++)
 		tap_ok(cases[i].run(), "%s", cases[i].name);
-	if (full) {
-		tap_ok(large_region(), "a region of 16 GiB");
-		tap_ok(fill_groups(), "max_mcast_grp groups, and one more");
-		run_kinds();
-	}
 	setup_close(&setup);
 	return tap_end();
 }

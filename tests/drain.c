@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Send queues that are drained, queue pairs destroyed in every state with work
+ * outstanding, and what tells of the rest of a connection's life.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clock.h"
+#include "event.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES 8192UL
+
+enum { WORK = 12 };
+
+struct pair {
+	struct setup *setup;
+	struct endpoint a;
+	struct endpoint b;
+};
+
+static void go(struct endpoint *ep, enum ibv_qp_state state)
+{
+	int error = endpoint_set_state(ep, state);
+
+	if (error)
+		bail("cannot go to %s: %s", state_name(state), strerror(error));
+}
+
+static bool expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
+			 enum ibv_wc_status status)
+{
+	uint64_t id;
+
+	for (id = from; id < to; id++)
+		if (!cq_expect(cq, id, status))
+			return false;
+	return true;
+}
+
+/* --- draining --------------------------------------------------------------- */
+
+static void to_sqd(struct endpoint *ep, bool notify)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_SQD,
+		.en_sqd_async_notify = notify,
+	};
+	int mask = IBV_QP_STATE | (notify ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0);
+
+	if (ibv_modify_qp(ep->qp, &attr, mask))
+		bail("cannot go to SQD");
+}
+
+static int draining(struct endpoint *ep)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr = { .sq_draining = 9 };
+
+	if (ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &init) ||
+	    !check(attr.qp_state == IBV_QPS_SQD, "the state is %s",
+		   state_name(attr.qp_state)))
+		return -1;
+	return attr.sq_draining;
+}
+
+/* Nothing to drain: the event comes at once, and requests wait for RTS. */
+static bool drain_idle(struct pair *pair)
+{
+	uint64_t id;
+
+	to_sqd(&pair->a, true);
+	if (!event_expect(pair->setup->a_dev.ctx, IBV_EVENT_SQ_DRAINED,
+			  pair->a.qp) ||
+	    !check(draining(&pair->a) == 0, "it is still draining"))
+		return false;
+	for (id = 0; id < 5; id++) {
+		post_recv(&pair->b, id, NULL, 0);
+		post_empty_send(&pair->a, id, IBV_SEND_SIGNALED);
+	}
+	if (!cq_stays_empty(pair->a.send_cq, 50) ||
+	    !cq_stays_empty(pair->b.recv_cq, 0))
+		return false;
+	go(&pair->a, IBV_QPS_RTS);
+	return expect_range(pair->a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
+	       expect_range(pair->b.recv_cq, 0, 5, IBV_WC_SUCCESS);
+}
+
+/* What has begun is finished, what has not waits. */
+static bool drain_busy(struct pair *pair)
+{
+	struct ibv_context *ctx = pair->setup->a_dev.ctx;
+	uint64_t id;
+
+	for (id = 0; id < 3; id++)
+		post_empty_send(&pair->a, id, IBV_SEND_SIGNALED);
+	sleep_ms(20);
+	to_sqd(&pair->a, true);
+	if (!check(draining(&pair->a) == 1, "it is not draining") ||
+	    !events_none(ctx))
+		return false;
+	for (id = 0; id < 3; id++)
+		post_recv(&pair->b, id, NULL, 0);
+	if (!cq_expect(pair->a.send_cq, 0, IBV_WC_SUCCESS) ||
+	    !event_expect(ctx, IBV_EVENT_SQ_DRAINED, pair->a.qp) ||
+	    !cq_stays_empty(pair->a.send_cq, 50) ||
+	    !check(draining(&pair->a) == 0, "it is still draining"))
+		return false;
+	go(&pair->a, IBV_QPS_RTS);
+	return expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
+	       expect_range(pair->b.recv_cq, 0, 3, IBV_WC_SUCCESS);
+}
+
+static bool drain_quietly(struct pair *pair)
+{
+	to_sqd(&pair->a, false);
+	sleep_ms(20);
+	if (!events_none(pair->setup->a_dev.ctx) ||
+	    !check(draining(&pair->a) == 0, "it is still draining"))
+		return false;
+	go(&pair->a, IBV_QPS_RTS);
+	return exchange_empty(&pair->a, &pair->b, 1);
+}
+
+/* Receiving goes on, and attributes may be changed: that's what it is for. */
+static bool drained_receives(struct pair *pair)
+{
+	struct ibv_sge sge = region_sge(&pair->setup->b_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+	struct ibv_qp_attr attr = { .qp_access_flags =
+					    IBV_ACCESS_REMOTE_WRITE };
+
+	to_sqd(&pair->a, false);
+	if (!exchange_empty(&pair->b, &pair->a, 1) ||
+	    !check(!ibv_modify_qp(pair->a.qp, &attr, IBV_QP_ACCESS_FLAGS),
+		   "rights can't be changed"))
+		return false;
+	go(&pair->a, IBV_QPS_RTS);
+	wr.wr.rdma.remote_addr = pair->setup->a_mem.rdma_addr;
+	wr.wr.rdma.rkey = pair->setup->a_mem.mr->rkey;
+	post_send(&pair->b, &wr);
+	return cq_expect(pair->b.send_cq, 1, IBV_WC_REM_INV_REQ_ERR) &&
+	       event_expect(pair->setup->a_dev.ctx, IBV_EVENT_QP_REQ_ERR,
+			    pair->a.qp);
+}
+
+static bool drained_to_error(struct pair *pair)
+{
+	uint64_t id;
+
+	to_sqd(&pair->a, false);
+	for (id = 0; id < 5; id++)
+		post_empty_send(&pair->a, id, 0);
+	go(&pair->a, IBV_QPS_ERR);
+	return expect_range(pair->a.send_cq, 0, 5, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* --- destroyed in every state ------------------------------------------------ */
+
+static void post_work(struct endpoint *ep, struct ibv_ah *ah)
+{
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);
+	uint64_t id;
+
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = 0xfff;
+	for (id = 0; id < WORK; id++) {
+		try_post_recv(ep, id, NULL, 0);
+		if (try_post_send(ep, &wr))
+			return;
+	}
+}
+
+static void to_state(struct endpoint *ep, struct endpoint *peer,
+		     enum ibv_qp_state state)
+{
+	struct endpoint_address address = endpoint_address(peer);
+
+	if (state == IBV_QPS_RESET)
+		return;
+	endpoint_to_init(ep);
+	if (state == IBV_QPS_INIT)
+		return;
+	endpoint_to_rtr(ep, &address);
+	if (state == IBV_QPS_RTR)
+		return;
+	endpoint_to_rts(ep);
+	if (state == IBV_QPS_SQD)
+		to_sqd(ep, false);
+	else if (state == IBV_QPS_ERR)
+		go(ep, IBV_QPS_ERR);
+}
+
+/* A datagram that can't be sent: the send queue stops. */
+static void to_sqe(struct endpoint *ep, struct ibv_ah *ah)
+{
+	struct ibv_sge sge = { .addr = 1, .length = 1, .lkey = 0 };
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, &sge, 1);
+	struct ibv_wc wc;
+
+	wr.wr.ud.ah = ah;
+	wr.wr.ud.remote_qpn = 0xfff;
+	post_send(ep, &wr);
+	cq_wait(ep->send_cq, &wc);
+}
+
+/* Nothing comes of a queue pair that is gone. */
+static bool destroy_in(struct setup *setup, enum ibv_qp_type type,
+		       enum ibv_qp_state state)
+{
+	struct endpoint_options options = endpoint_options(type);
+	struct ibv_ah *ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
+	struct endpoint a, b;
+	bool ok = true;
+	int round;
+
+	for (round = 0; ok && round < 10; round++) {
+		endpoint_create(&a, &setup->a_dev, &options);
+		endpoint_create(&b, &setup->b_dev, &options);
+		endpoint_to_init(&b);
+		if (state == IBV_QPS_SQE) {
+			to_state(&a, &b, IBV_QPS_RTS);
+			to_sqe(&a, ah);
+		} else {
+			to_state(&a, &b, state);
+		}
+		post_work(&a, ah);
+		if (state == IBV_QPS_RTS && round % 2)
+			sleep_ms(2);
+		ok = check(!ibv_destroy_qp(a.qp), "ibv_destroy_qp fails") &&
+		     cq_stays_empty(a.send_cq, 5) &&
+		     cq_stays_empty(a.recv_cq, 0);
+		a.qp = NULL;
+		endpoint_destroy(&a);
+		endpoint_destroy(&b);
+	}
+	return check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails") && ok;
+}
+
+/* --- events of a connection ---------------------------------------------------- */
+
+/* The first message before the receiver knows that it is connected. */
+static bool established(struct pair *pair)
+{
+	struct endpoint_address a = endpoint_address(&pair->a);
+	struct endpoint_address b = endpoint_address(&pair->b);
+	struct ibv_context *ctx = pair->setup->b_dev.ctx;
+	struct ibv_async_event event;
+	bool ok;
+
+	go(&pair->a, IBV_QPS_RESET);
+	go(&pair->b, IBV_QPS_RESET);
+	endpoint_to_init(&pair->b);
+	endpoint_to_rtr(&pair->b, &a);
+	endpoint_connect(&pair->a, &b);
+	if (!exchange_empty(&pair->a, &pair->b, 1) ||
+	    !check(becomes_readable(ctx->async_fd), "no event comes") ||
+	    !check(!ibv_get_async_event(ctx, &event), "no event is there"))
+		return false;
+	ok = check(event.event_type == IBV_EVENT_COMM_EST &&
+			   event.element.qp == pair->b.qp,
+		   "the event is '%s'", ibv_event_type_str(event.event_type));
+	ibv_ack_async_event(&event);
+	/* it is told once */
+	ok = ok && exchange_empty(&pair->a, &pair->b, 2) &&
+	     check(!readable_within(ctx->async_fd, 20), "it comes again");
+	endpoint_to_rts(&pair->b);
+	return exchange_empty(&pair->b, &pair->a, 3) && ok;
+}
+
+/* A receiver whose completion queue is full hears of that, and goes on. */
+static bool full_receive_cq(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_cq *cq = ibv_create_cq(setup->b_dev.ctx, 2, NULL, NULL, 0);
+	struct endpoint a, b;
+	uint64_t id;
+	bool ok;
+
+	if (!cq)
+		bail("no completion queue");
+	endpoint_create(&a, &setup->a_dev, &options);
+	options.recv_cq = cq;
+	endpoint_create(&b, &setup->b_dev, &options);
+	pair_connect(&a, &b);
+	for (id = 0; id < 5; id++) {
+		post_recv(&b, id, NULL, 0);
+		post_empty_send(&a, id, IBV_SEND_SIGNALED);
+	}
+	ok = expect_range(a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
+	     event_expect(setup->b_dev.ctx, IBV_EVENT_CQ_ERR, cq) &&
+	     expect_range(cq, 0, cq->cqe, IBV_WC_SUCCESS) &&
+	     cq_stays_empty(cq, 20);
+	pair_destroy(&a, &b);
+	check(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
+	return events_none(setup->a_dev.ctx) && ok;
+}
+
+/* An empty shared queue is as no receive at all. */
+static bool empty_srq(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+	};
+	struct ibv_srq *srq = ibv_create_srq(setup->b_dev.pd, &attr);
+	struct endpoint a, b;
+	bool ok;
+
+	if (!srq)
+		bail("no shared receive queue");
+	options.rnr_retry = 2;
+	endpoint_create(&a, &setup->a_dev, &options);
+	options.srq = srq;
+	endpoint_create(&b, &setup->b_dev, &options);
+	pair_connect(&a, &b);
+	post_empty_send(&a, 1, 0);
+	post_empty_send(&a, 2, 0);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_RNR_RETRY_EXC_ERR) &&
+	     cq_expect(a.send_cq, 2, IBV_WC_WR_FLUSH_ERR) &&
+	     check(endpoint_state(&a) == IBV_QPS_ERR, "the sender's state") &&
+	     check(endpoint_state(&b) == IBV_QPS_RTS, "the receiver's state");
+	pair_destroy(&a, &b);
+	return check(!ibv_destroy_srq(srq), "ibv_destroy_srq fails") && ok;
+}
+
+/* ---------------------------------------------------------------------------- */
+
+static const struct {
+	bool (*run)(struct pair *pair);
+	const char *name;
+} pair_cases[] = {
+	{ drain_idle, "an idle send queue is drained" },
+	{ drain_busy, "a busy send queue is drained" },
+	{ drain_quietly, "drained without an event" },
+	{ drained_receives, "a drained queue pair receives and is changed" },
+	{ drained_to_error, "from SQD to ERR" },
+	{ established, "communication established" },
+};
+
+static const struct {
+	bool (*run)(struct setup *setup);
+	const char *name;
+} cases[] = {
+	{ full_receive_cq, "a receiver's completion queue is full" },
+	{ empty_srq, "an empty shared receive queue" },
+};
+
+static void run_pair_case(struct setup *setup, struct neighbours *neighbours,
+			  unsigned int i)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct pair pair = { .setup = setup };
+	bool ok;
+
+	pair_create(&pair.a, &setup->a_dev, &pair.b, &setup->b_dev, &options);
+	ok = pair_cases[i].run(&pair);
+	pair_destroy(&pair.a, &pair.b);
+	ok = events_none(setup->a_dev.ctx) && events_none(setup->b_dev.ctx) &&
+	     neighbours_work(neighbours) && ok;
+	tap_ok(ok, "%s", pair_cases[i].name);
+}
+
+static void run_destroys(struct setup *setup, struct neighbours *neighbours)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC,
+						  IBV_QPT_UD };
+	static const char *const names[] = { "RC", "UC", "UD" };
+	unsigned int i, state;
+
+	for (i = 0; i < COUNT(types); i++)
+		for (state = IBV_QPS_RESET; state <= IBV_QPS_ERR; state++) {
+			if (state == IBV_QPS_SQE && types[i] != IBV_QPT_UD)
+				continue;
+			tap_ok(destroy_in(setup, types[i], state) &&
+				       neighbours_work(neighbours),
+			       "%s: destroyed in %s with work outstanding",
+			       names[i], state_name(state));
+		}
+}
+
+int main(int argc, char **argv)
+{
+	struct neighbours neighbours;
+	struct setup setup;
+	unsigned int i;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	events_prepare(setup.a_dev.ctx);
+	events_prepare(setup.b_dev.ctx);
+	neighbours_open(&neighbours, &setup);
+	for (i = 0; i < COUNT(pair_cases); i++)
+		run_pair_case(&setup, &neighbours, i);
+	for (i = 0; i < COUNT(cases); i++)
+		tap_ok(cases[i].run(&setup) && neighbours_work(&neighbours),
+		       "%s", cases[i].name);
+	run_destroys(&setup, &neighbours);
+	neighbours_close(&neighbours);
+	setup_close(&setup);
+	return tap_end();
+}
