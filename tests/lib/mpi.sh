@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh.
+
+# mpi_compile KIND PROGRAM: tests/mpi/PROGRAM.c for openmpi or mpich, into
+# $SCRATCH/PROGRAM.KIND.
+mpi_compile() {
+	"mpicc.$1" -O2 -Wall -Wextra -Werror -o "$SCRATCH/$2.$1" \
+		"$MIC_TREE/tests/mpi/$2.c"
+}
+
+# What starts a process on another node, as rsh would.
+make_agent() {
+	cat >"$SCRATCH/agent" <<-'END'
+		#!/bin/bash
+		while [[ $1 == -* ]]; do
+			shift
+		done
+		node=$1
+		shift
+		exec ip netns exec "$node" unshare --uts sh -c \
+			'hostname "$0" && eval "$1"' "$node" "$*"
+	END
+	chmod +x "$SCRATCH/agent"
+}
+
+# mpi_hosts WAY RANKS: each rank's node.
+mpi_hosts() {
+	local hosts='' i
+
+	for ((i = 0; i < $2; i++)); do
+		if [ "$1" = shm ]; then
+			hosts+=,node0
+		else
+			hosts+=,node$((i % 2))
+		fi
+	done
+	echo "${hosts#,}"
+}
+
+# openmpi_options WAY: pml ucx has to be asked for, Debian turns it off.
+openmpi_options() {
+	case $1 in
+	tcp) echo --mca pml ob1 --mca btl tcp,self --mca osc rdma ;;
+	shm) echo --mca pml ob1 --mca btl vader,self --mca osc rdma ;;
+	*) echo --mca pml ucx --mca osc ucx -x "UCX_TLS=$1,self" ;;
+	esac
+}
+
+# mpich_tls WAY: Debian's MPICH is made for UCX.
+mpich_tls() {
+	case $1 in
+	tcp) echo tcp,self ;;
+	shm) echo posix,cma,self ;;
+	*) echo "$1,self" ;;
+	esac
+}
+
+# mpi_run KIND WAY RANKS PROGRAM...: WAY is UCX's word for a transport, or
+# tcp, or shm (which has all ranks on one node).
+mpi_run() {
+	local kind=$1 way=$2 ranks=$3 command=() hosts
+
+	shift 3
+	[ -e "$SCRATCH/agent" ] || make_agent
+	hosts=$(mpi_hosts "$way" "$ranks")
+	case $kind in
+	openmpi)
+		# shellcheck disable=SC2207 # A list of words.
+		command=(mpirun.openmpi --host "$hosts" -np "$ranks"
+			--oversubscribe --bind-to none
+			--mca plm_rsh_agent "$SCRATCH/agent"
+			--mca btl_tcp_if_include 10.80.0.0/24
+			--mca oob_tcp_if_include 10.80.0.0/24
+			-x UCX_WARN_UNUSED_ENV_VARS=n -x RDMAV_DRIVERS
+			$(openmpi_options "$way"))
+		;;
+	mpich)
+		command=(env UCX_TLS="$(mpich_tls "$way")"
+			UCX_WARN_UNUSED_ENV_VARS=n
+			mpirun.mpich -hosts "$hosts" -n "$ranks"
+			-launcher rsh -launcher-exec "$SCRATCH/agent")
+		;;
+	esac
+	on_node 0 env OMPI_ALLOW_RUN_AS_ROOT=1 \
+		OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+		timeout $((180 * SLOW)) "${command[@]}" "$@"
+}
+
+# requests_on I: what the queue pairs of a node's device have carried out.
+requests_on() {
+	on_node "$1" rdma statistic show | awk '
+		{ for (i = 1; i < NF; i++)
+			if ($i ~ /^(sends|rdma_writes|rdma_reads|sent_pkts)$/)
+				sum += $(i + 1) }
+		END { print sum + 0 }'
+}
