@@ -282,52 +282,6 @@ static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 	return err;
 }
 
-/* Whose memory a key shows: references to the process and its memory. */
-static bool mic_import_owner(struct mic_import_target *t, u32 rkey,
-			     struct pid **pid, struct mm_struct **mm)
-{
-	struct mic_mkey *mkey = mic_mkey_get_remote(t->peer->dev, rkey);
-	const struct mic_mr *mr;
-	bool found = false;
-
-	if (!mkey)
-		return false;
-	/* the flag, then the region */
-	if (smp_load_acquire(&mkey->valid)) {
-		mr = mic_mkey_region(mkey);
-		if (mr && mr->umem && mr->owner) {
-			*pid = get_pid(mr->owner);
-			*mm = mr->umem->owning_mm;
-			mmgrab(*mm);
-			found = true;
-		}
-	}
-	mic_mkey_put_remote(mkey);
-	return found;
-}
-
-/*
- * First by the key alone; if that isn't enough, by what the process may do to
- * the owner of the memory. That is asked without locks, so the owner may be
- * another one afterwards, which is then not trusted.
- */
-static int mic_import_window(struct mic_import *imp,
-			     struct mic_import_target *t,
-			     struct mic_window_import *req)
-{
-	struct mm_struct *mm;
-	struct pid *pid;
-	int err;
-
-	if (!mic_import_owner(t, req->rkey, &pid, &mm))
-		return mic_import_try(imp, t, req, NULL);
-	err = mic_import_try(imp, t, req,
-			     mic_may_attach(pid, mm) ? mm : NULL);
-	mmdrop(mm);
-	put_pid(pid);
-	return err;
-}
-
 /* Only memory of this kernel can be mapped. */
 static int mic_import_find_peer(struct mic_import_target *t)
 {
@@ -358,19 +312,60 @@ static int mic_import_find_peer(struct mic_import_target *t)
 	return -ENOTCONN;
 }
 
+static void mic_import_put_peer(struct mic_import_target *t)
+{
+	mic_qp_put(t->peer);
+	percpu_ref_put(&t->node->live);
+	mic_node_put(t->node);
+}
+
+/**
+ * mic_import_owner - whose memory a key shows
+ * @qp: queue pair that would use the key
+ * @rkey: key of its peer
+ * @mm: out: the memory; a reference to the structure
+ *
+ * Return: the process with a reference, or NULL.
+ */
+struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey, struct mm_struct **mm)
+{
+	struct mic_import_target t = { .qp = qp };
+	struct pid *pid = NULL;
+	const struct mic_mr *mr;
+
+	if (mic_import_find_peer(&t))
+		return NULL;
+	t.mkey = mic_mkey_get_remote(t.peer->dev, rkey);
+	if (!t.mkey)
+		goto out;
+	/* the flag, then the region */
+	if (smp_load_acquire(&t.mkey->valid)) {
+		mr = mic_mkey_region(t.mkey);
+		if (mr && mr->umem) {
+			pid = get_pid(mr->owner);
+			*mm = mr->umem->owning_mm;
+			mmgrab(*mm);
+		}
+	}
+	mic_mkey_put_remote(t.mkey);
+out:
+	mic_import_put_peer(&t);
+	return pid;
+}
+
+/* A kernel consumer's memory is none of our business. */
 static int mic_import_from_peer(struct mic_import *imp,
 				struct mic_import_target *t,
-				struct mic_window_import *req)
+				struct mic_window_import *req,
+				const struct mm_struct *trusted_mm)
 {
 	int err = mic_import_find_peer(t);
 
 	if (err)
 		return err;
-	/* a kernel consumer's memory is none of our business */
-	err = t->peer->user ? mic_import_window(imp, t, req) : -EOPNOTSUPP;
-	mic_qp_put(t->peer);
-	percpu_ref_put(&t->node->live);
-	mic_node_put(t->node);
+	err = t->peer->user ? mic_import_try(imp, t, req, trusted_mm) :
+			      -EOPNOTSUPP;
+	mic_import_put_peer(t);
 	return err;
 }
 
@@ -379,13 +374,15 @@ static int mic_import_from_peer(struct mic_import *imp,
  * @ws: the process's windows file
  * @qp: queue pair of that process; a reference is held
  * @req: what is wanted; out: what is granted
+ * @trusted_mm: memory that the process could access anyway, or NULL
  *
  * Context: process context, without locks.
  * Return: the window, which may be revoked already; or an ERR_PTR, see
  * mic-abi.h.
  */
 struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
-				     struct mic_window_import *req)
+				     struct mic_window_import *req,
+				     const struct mm_struct *trusted_mm)
 {
 	struct mic_import_target t = { .qp = qp };
 	struct mic_import *imp;
@@ -405,7 +402,7 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 	INIT_LIST_HEAD(&imp->qp_entry);
 	INIT_LIST_HEAD(&imp->peer_entry);
 	INIT_LIST_HEAD(&imp->mkey_entry);
-	err = mic_import_from_peer(imp, &t, req);
+	err = mic_import_from_peer(imp, &t, req, trusted_mm);
 	if (err) {
 		kfree(imp);
 		return ERR_PTR(err);

@@ -16,6 +16,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mount.h>
+#include <linux/pid.h>
 #include <linux/pseudo_fs.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -278,20 +279,61 @@ static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 	kfree(imp);
 }
 
+/*
+ * The memory behind a key, if this process could access it anyway. While that
+ * is found out nothing is held that others wait for, so another may be behind
+ * the key afterwards, which is then not trusted.
+ */
+static struct mm_struct *mic_windows_trusted(struct mic_windows *ws, u32 qpn,
+					     u32 rkey)
+{
+	struct mm_struct *mm;
+	struct mic_qp *qp;
+	struct pid *pid;
+	bool may;
+
+	qp = mic_doorbell_qp(ws->db, qpn);
+	if (IS_ERR(qp))
+		return NULL;
+	pid = mic_import_owner(qp, rkey, &mm);
+	mic_qp_put(qp);
+	if (!pid)
+		return NULL;
+	may = mic_may_attach(pid, mm);
+	put_pid(pid);
+	if (may)
+		return mm;
+	mmdrop(mm);
+	return NULL;
+}
+
+static struct mic_import *mic_windows_grant(struct mic_windows *ws,
+					    struct mic_window_import *req)
+{
+	struct mm_struct *mm = mic_windows_trusted(ws, req->qpn, req->rkey);
+	struct mic_qp *qp = mic_doorbell_qp(ws->db, req->qpn);
+	struct mic_import *imp;
+
+	if (IS_ERR(qp)) {
+		imp = ERR_CAST(qp);
+	} else {
+		imp = mic_import_create(ws, qp, req, mm);
+		mic_qp_put(qp);
+	}
+	if (mm)
+		mmdrop(mm);
+	return imp;
+}
+
 static long mic_windows_import(struct mic_windows *ws,
 			       struct mic_window_import __user *ureq)
 {
 	struct mic_window_import req;
 	struct mic_import *imp;
-	struct mic_qp *qp;
 
 	if (copy_from_user(&req, ureq, sizeof(req)))
 		return -EFAULT;
-	qp = mic_doorbell_qp(ws->db, req.qpn);
-	if (IS_ERR(qp))
-		return PTR_ERR(qp);
-	imp = mic_import_create(ws, qp, &req);
-	mic_qp_put(qp);
+	imp = mic_windows_grant(ws, &req);
 	if (IS_ERR(imp))
 		return PTR_ERR(imp);
 	if (copy_to_user(ureq, &req, sizeof(req))) {

@@ -89,8 +89,11 @@ struct mic_import {
 extern struct mutex mic_import_lock;
 
 /* import.c: what may be mapped */
+struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey,
+			     struct mm_struct **mm);
 struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
-				     struct mic_window_import *req);
+				     struct mic_window_import *req,
+				     const struct mm_struct *trusted_mm);
 void mic_import_revoke(struct mic_import *imp);
 void mic_imports_revoke_qp(struct mic_qp *qp);
 void mic_imports_revoke_mkey(struct mic_mkey *mkey);
