@@ -234,15 +234,20 @@ unsigned int mic_wc_flags(const struct mic_cqe *cqe)
 /* Take the next element, or NULL. The caller holds the lock and publishes. */
 struct mic_cqe *mic_cq_next(struct mic_cq *cq)
 {
-	struct mic_cqe *cqe;
+	struct mic_cqe *cqe, *ring;
 
 	do {
+		/*
+		 * In this order: of what is our own and comes before an
+		 * element of the ring, all is there when the element is.
+		 */
+		ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
 		cqe = mic_own_next(&cq->own, cq->ring.consumer);
 		if (cqe)
 			continue;
-		cqe = mic_cq_peek(&cq->ring, cq->ring.consumer);
-		if (!cqe)
+		if (!ring)
 			return NULL;
+		cqe = ring;
 		cq->ring.consumer++;
 	} while (cqe->opcode == MIC_WC_FORGOTTEN);
 	return cqe;

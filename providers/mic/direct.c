@@ -216,19 +216,6 @@ static uint8_t wc_opcode(uint8_t opcode)
 	}
 }
 
-static void complete(struct mic_qp *qp, struct mic_cq *cq,
-		     const struct mic_direct_req *req, uint64_t bytes)
-{
-	const struct mic_cqe cqe = {
-		.wr_id = req->wr_id,
-		.byte_len = bytes,
-		.qp_num = qp->vqp.qp.qp_num,
-		.opcode = wc_opcode(req->opcode),
-	};
-
-	mic_own_add(cq, qp, &cqe);
-}
-
 static bool has_room(struct mic_cq *cq)
 {
 	if (!cq->own.slots && !mic_own_create(cq))
@@ -265,7 +252,7 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 		return false;
 	if (!get_local(qp, req, &local) || (signaled && !has_room(cq)))
 		return false;
-	window = mic_direct_window(&qp->direct, qp, req->rkey);
+	window = mic_direct_window(qp, req->rkey);
 	if (!window || !(window->access & right))
 		return false;
 	remote = get_remote(window, req, local.bytes);
@@ -273,12 +260,64 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 		return false;
 	qp->direct.done++;
 	if (signaled)
-		complete(qp, cq, req, local.bytes);
+		mic_own_add(cq, qp, req->wr_id, wc_opcode(req->opcode),
+			    local.bytes);
 	return true;
 }
 
-/* A request as it is given to ibv_post_send(). */
-bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
+/*
+ * The same for what most requests are: a WRITE or READ of one piece of memory,
+ * with a key whose window is there. False if it is something else; the steps
+ * above then find out what.
+ */
+static inline bool execute_simple(struct mic_qp *qp,
+				  const struct ibv_send_wr *wr)
+{
+	const struct mic_direct_entry *entry =
+		mic_direct_place(&qp->direct, wr->wr.rdma.rkey);
+	const struct mic_window *window = &entry->window;
+	const uint64_t off = wr->wr.rdma.remote_addr - window->start;
+	const bool read = wr->opcode == IBV_WR_RDMA_READ;
+	const uint32_t flags = wr->send_flags | qp->always_flags;
+	struct mic_cq *cq = to_mcq(qp->vqp.qp.send_cq);
+	uint64_t length;
+	char *local;
+
+	if ((!read && wr->opcode != IBV_WR_RDMA_WRITE) || wr->num_sge != 1 ||
+	    qp->direct.path != MICDV_PATH_DIRECT ||
+	    flags & ~(MIC_WQE_SIGNALED | MIC_WQE_FENCE | MIC_WQE_SOLICITED))
+		return false;
+	length = wr->sg_list->length;
+	if (entry->rkey != wr->wr.rdma.rkey || !length ||
+	    length > window->length || off > window->length - length ||
+	    length > MIC_DIRECT_MAX_BYTES ||
+	    !(window->access &
+	      (read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE)) ||
+	    mic_window_state(window))
+		return false;
+	local = mic_keys_resolve(&to_mctx(qp->vqp.qp.context)->keys,
+				 wr->sg_list->lkey, qp->vqp.qp.pd->handle,
+				 read ? IBV_ACCESS_LOCAL_WRITE : 0,
+				 wr->sg_list->addr, length);
+	if (!local || (flags & MIC_WQE_SIGNALED && !mic_own_has_room(&cq->own)))
+		return false;
+	atomic_thread_fence(memory_order_release);
+	if (read)
+		mic_copy(local, window->addr + off, length);
+	else
+		mic_copy(window->addr + off, local, length);
+	if (!reached_peer(window))
+		return false;
+	qp->direct.done++;
+	if (flags & MIC_WQE_SIGNALED)
+		mic_own_add(cq, qp, wr->wr_id,
+			    read ? MIC_WC_RDMA_READ : MIC_WC_RDMA_WRITE,
+			    length);
+	return true;
+}
+
+static __attribute__((noinline)) bool execute_any(struct mic_qp *qp,
+						  const struct ibv_send_wr *wr)
 {
 	struct mic_direct_req req = {
 		.wr_id = wr->wr_id,
@@ -301,6 +340,12 @@ bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
 	}
 	req.opcode = wr->opcode;
 	return mic_direct_execute(qp, &req);
+}
+
+/* A request as it is given to ibv_post_send(). */
+bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
+{
+	return execute_simple(qp, wr) || execute_any(qp, wr);
 }
 
 /* A request as ibv_wr_start() and its like have built it. */

@@ -65,28 +65,16 @@ void mic_direct_reset(struct mic_qp *qp);
 void mic_direct_set_path(struct mic_qp *qp, enum micdv_path path);
 void mic_direct_query(struct mic_qp *qp, struct micdv_qp_attr *attr);
 
-struct mic_window *mic_direct_import(struct mic_qp *qp, uint32_t rkey);
+/* The window of a key, or NULL. The send queue's lock is held. */
+struct mic_window *mic_direct_window(struct mic_qp *qp, uint32_t rkey);
 struct mic_windows *mic_context_windows(struct mic_context *ctx);
 
-/* The place of a key in the table. */
+/* The place of a key in the table, or one of those where it might be. */
 static inline struct mic_direct_entry *mic_direct_place(
 	const struct mic_direct *direct, uint32_t rkey)
 {
 	/* indices are handed out in turn, so neighbours do not collide */
 	return &direct->table[rkey >> 8 & direct->mask];
-}
-
-/* The window of a key, or NULL. The send queue's lock is held. */
-static inline struct mic_window *mic_direct_window(struct mic_direct *direct,
-						   struct mic_qp *qp,
-						   uint32_t rkey)
-{
-	struct mic_direct_entry *entry = mic_direct_place(direct, rkey);
-
-	if (entry->rkey == rkey && entry->window.access &&
-	    !mic_window_state(&entry->window))
-		return &entry->window;
-	return mic_direct_import(qp, rkey);
 }
 
 /* direct.c. True if the request is complete. The send queue's lock is held. */

@@ -2,10 +2,10 @@
 /*
  * The direct path: which queue pairs take it, and the windows they use.
  *
- * The windows of a queue pair are in a table by rkey, with one place for each
- * hash, which grows with the number of them up to a limit. A key for which
- * there is no window is remembered too, so that the kernel is not asked for
- * each request.
+ * The windows of a queue pair are in a table by rkey, which grows with the
+ * number of them up to a limit. A key is at the place its index gives, or, if
+ * that is another's, at one of the places beside it. A key for which there is
+ * no window is remembered too, so that the kernel is not asked for each request.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,8 @@
 enum {
 	TABLE_MIN = 8,
 	TABLE_MAX = MIC_WINDOW_SLOTS,
+	/* Places where a key may be. */
+	PLACES = 4,
 	/* Requests that go to the kernel until it is asked again. */
 	RETRY_NOT_NOW = 16,
 	RETRY_REFUSED = 4096,
@@ -27,11 +29,11 @@ enum micdv_path mic_direct_default_path(void)
 {
 	const char *value = getenv("MIC_DIRECT");
 
-	if (value && !strcmp(value, "1"))
-		return MICDV_PATH_DIRECT;
+	if (value && !strcmp(value, "0"))
+		return MICDV_PATH_ENGINE;
 	if (value && !strcmp(value, "random"))
 		return MICDV_PATH_RANDOM;
-	return MICDV_PATH_ENGINE;
+	return MICDV_PATH_DIRECT;
 }
 
 /* The windows file of a context, opened when it is first needed. */
@@ -134,26 +136,76 @@ void mic_direct_query(struct mic_qp *qp, struct micdv_qp_attr *attr)
 	mic_unlock(&qp->sq.lock);
 }
 
-/* Twice the places; where two windows now want the same one, one goes. */
-static void grow(struct mic_qp *qp)
+/* The i-th place where a key may be. */
+static struct mic_direct_entry *place(const struct mic_direct *direct,
+				      uint32_t rkey, uint32_t i)
+{
+	/* the table is not smaller than a group of places */
+	return &direct->table[(rkey >> 8 & direct->mask) ^ i];
+}
+
+static struct mic_direct_entry *find(const struct mic_direct *direct,
+				     uint32_t rkey)
+{
+	uint32_t i;
+
+	for (i = 0; i < PLACES; i++)
+		if (place(direct, rkey, i)->rkey == rkey)
+			return place(direct, rkey, i);
+	return NULL;
+}
+
+static struct mic_direct_entry *find_free(const struct mic_direct *direct,
+					  uint32_t rkey)
+{
+	uint32_t i;
+
+	for (i = 0; i < PLACES; i++)
+		if (!place(direct, rkey, i)->rkey)
+			return place(direct, rkey, i);
+	return NULL;
+}
+
+/* Twice the places. */
+static bool grow(struct mic_qp *qp)
 {
 	struct mic_direct *direct = &qp->direct;
 	struct mic_direct_entry *old = direct->table, *to;
 	uint32_t n = direct->mask + 1, i;
 
-	direct->table = calloc(2 * (size_t)n, sizeof(*direct->table));
-	if (!direct->table) {
-		direct->table = old;
-		return;
-	}
+	if (n >= TABLE_MAX)
+		return false;
+	to = calloc(2 * (size_t)n, sizeof(*direct->table));
+	if (!to)
+		return false;
+	direct->table = to;
 	direct->mask = 2 * n - 1;
 	for (i = 0; i < n; i++) {
 		if (!old[i].rkey)
 			continue;
-		to = mic_direct_place(direct, old[i].rkey);
-		*to = old[i];
+		to = find_free(direct, old[i].rkey);
+		if (to)
+			*to = old[i];
+		else
+			drop(qp, &old[i]);
 	}
 	free(old);
+	return true;
+}
+
+/* A place for a key that has none. If need be another one loses its. */
+static struct mic_direct_entry *make_place(struct mic_qp *qp, uint32_t rkey)
+{
+	struct mic_direct *direct = &qp->direct;
+	struct mic_direct_entry *entry = find_free(direct, rkey);
+
+	if (!entry && direct->used > direct->mask / 4 && grow(qp))
+		entry = find_free(direct, rkey);
+	if (entry)
+		return entry;
+	entry = place(direct, rkey, 0);
+	drop(qp, entry);
+	return entry;
 }
 
 static int import(struct mic_qp *qp, uint32_t rkey, struct mic_window *window)
@@ -170,25 +222,11 @@ static int import(struct mic_qp *qp, uint32_t rkey, struct mic_window *window)
 	return mic_window_import(windows, &req, window);
 }
 
-/*
- * The slow way: the key is new, or its window was revoked, or there is none.
- * Growing keeps the places of the keys that are in the table: two that differ
- * in the bits of the small mask differ in those of the large one.
- */
-struct mic_window *mic_direct_import(struct mic_qp *qp, uint32_t rkey)
+static struct mic_window *fill(struct mic_qp *qp,
+			       struct mic_direct_entry *entry, uint32_t rkey)
 {
-	struct mic_direct *direct = &qp->direct;
-	struct mic_direct_entry *entry = mic_direct_place(direct, rkey);
 	int err;
 
-	if (entry->rkey == rkey && entry->retry && --entry->retry)
-		return NULL;
-	if (entry->rkey && entry->rkey != rkey &&
-	    direct->mask < TABLE_MAX - 1 && direct->used > direct->mask / 2) {
-		grow(qp);
-		entry = mic_direct_place(direct, rkey);
-	}
-	drop(qp, entry);
 	entry->rkey = rkey;
 	err = import(qp, rkey, &entry->window);
 	if (err) {
@@ -196,6 +234,23 @@ struct mic_window *mic_direct_import(struct mic_qp *qp, uint32_t rkey)
 		entry->retry = err == ENOTCONN ? RETRY_NOT_NOW : RETRY_REFUSED;
 		return NULL;
 	}
-	direct->used++;
+	qp->direct.used++;
 	return mic_window_state(&entry->window) ? NULL : &entry->window;
+}
+
+struct mic_window *mic_direct_window(struct mic_qp *qp, uint32_t rkey)
+{
+	struct mic_direct_entry *entry = find(&qp->direct, rkey);
+
+	if (!rkey)
+		return NULL;
+	if (!entry)
+		return fill(qp, make_place(qp, rkey), rkey);
+	if (entry->window.access && !mic_window_state(&entry->window))
+		return &entry->window;
+	if (entry->retry && --entry->retry)
+		return NULL;
+	/* there was none, or it was revoked: ask anew */
+	drop(qp, entry);
+	return fill(qp, entry, rkey);
 }

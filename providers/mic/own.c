@@ -73,23 +73,26 @@ static uint32_t count_seen(struct mic_cq *cq)
 	return own->seen - consumer;
 }
 
-/* Returns false if the completion is lost. */
-static bool put(struct mic_cq *cq, const struct mic_cqe *cqe)
+/* The slot for a completion, or NULL if it is lost. */
+static struct mic_cqe *get_slot(struct mic_cq *cq)
 {
 	struct mic_own *own = &cq->own;
-	uint32_t index;
-	struct mic_cqe *slot;
 
 	/* both kinds together are what the program has made the queue for */
 	if (own->lost ||
 	    count_seen(cq) + mic_own_count(own) >= cq->ring.entries)
-		return false;
-	index = atomic_load_explicit(&own->producer, memory_order_relaxed);
-	slot = &own->slots[index & own->mask];
-	*slot = *cqe;
-	slot->owner = own->seen;
+		return NULL;
+	return &own->slots[atomic_load_explicit(&own->producer,
+						memory_order_relaxed) &
+			   own->mask];
+}
+
+static void publish(struct mic_own *own)
+{
+	uint32_t index = atomic_load_explicit(&own->producer,
+					      memory_order_relaxed);
+
 	atomic_store_explicit(&own->producer, index + 1, memory_order_release);
-	return true;
 }
 
 static uint64_t raw_clock(void)
@@ -111,35 +114,40 @@ static void tell(const struct mic_qp *qp, unsigned long request)
 /* Only the kernel raises events. No completion here is a solicited one. */
 static void raise_event(struct mic_cq *cq, const struct mic_qp *qp)
 {
-	if (!cq->vcq.cq.channel)
-		return;
 	/* the completion, then a look at who waits; arming does the reverse */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (mic_load_relaxed(&cq->ring.ctl->arm) == MIC_CQ_ARM_NEXT)
 		tell(qp, MIC_IOC_CQ_EVENT);
 }
 
-/* The request of @qp that @cqe is about is complete. */
-void mic_own_add(struct mic_cq *cq, struct mic_qp *qp,
-		 const struct mic_cqe *cqe)
+/* A request of @qp is complete. What is not set here is always 0. */
+void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
+		 uint8_t opcode, uint32_t bytes)
 {
-	struct mic_cqe timed;
+	struct mic_own *own = &cq->own;
+	struct mic_cqe *cqe;
 	bool lost = false;
 
-	if (cq->timestamps) {
-		timed = *cqe;
-		timed.timestamp = raw_clock();
-		cqe = &timed;
+	mic_lock(&own->lock);
+	cqe = get_slot(cq);
+	if (cqe) {
+		cqe->wr_id = wr_id;
+		cqe->byte_len = bytes;
+		cqe->qp_num = qp->vqp.qp.qp_num;
+		cqe->opcode = opcode;
+		cqe->owner = own->seen;
+		if (cq->timestamps)
+			cqe->timestamp = raw_clock();
+		publish(own);
+	} else {
+		lost = !own->lost;
+		own->lost = true;
 	}
-	mic_lock(&cq->own.lock);
-	if (!put(cq, cqe)) {
-		lost = !cq->own.lost;
-		cq->own.lost = true;
-	}
-	mic_unlock(&cq->own.lock);
+	mic_unlock(&own->lock);
 	if (lost)
 		tell(qp, MIC_IOC_CQ_OVERRUN);
-	raise_event(cq, qp);
+	if (cq->vcq.cq.channel)
+		raise_event(cq, qp);
 }
 
 /* Those that match must not be returned any more. Both locks are held. */

@@ -37,8 +37,8 @@ struct mic_own {
 void mic_own_init(struct mic_own *own);
 void mic_own_destroy(struct mic_own *own);
 bool mic_own_create(struct mic_cq *cq);
-void mic_own_add(struct mic_cq *cq, struct mic_qp *qp,
-		 const struct mic_cqe *cqe);
+void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
+		 uint8_t opcode, uint32_t bytes);
 void mic_own_forget(struct mic_own *own, uint32_t number,
 		    bool (*matches)(const struct mic_cqe *cqe,
 				    uint32_t number));
