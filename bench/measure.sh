@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # usage: measure.sh full|quick|demo DEVICE...
 #
-# In the VM: measure memcpy, TCP and, with perftest, the DEVICEs (mic, rxe).
+# In the VM: measure memcpy, TCP and, with perftest, the DEVICEs (mic,
+# mic-engine, rxe).
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
 #           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
 #           fair_*: one beside large ones; busy_*: many at once
-#   device  mic, rxe, tcp, memcpy, raw
+#   device  mic; mic-engine, the same with all requests executed by the kernel;
+#           rxe, tcp, memcpy, raw
 #   size    of a message in bytes; write_qps, write_mrs: the number of them
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
@@ -200,7 +202,14 @@ beside() {
 	shift 2
 	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
 		return
-	tool "$what" "$device" "${device}0" "$gid0" "${device}1" "$gid1" "$@"
+	# about the engine, which the direct path would pass by
+	MIC_DIRECT=0 tool "$what" "$device" "${device}0" "$gid0" "${device}1" \
+		"$gid1" "$@"
+}
+
+# is_new PROGRAM DEVICE: a SEND is always the kernel's
+is_new() {
+	[[ $1 != ib_send_* || $2 != *-engine ]]
 }
 
 # The devices take turns, so that what is compared was measured together.
@@ -209,6 +218,7 @@ measure_devices() {
 
 	for program in "${bw_programs[@]}"; do
 		for device; do
+			is_new "$program" "$device" || continue
 			group "$program $device" \
 				bw "$program" "$device" "${bw_sizes[@]}"
 		done
@@ -217,6 +227,7 @@ measure_devices() {
 		sizes=("${lat_sizes[@]}")
 		[ "$program" != ib_atomic_lat ] || sizes=(8)
 		for device; do
+			is_new "$program" "$device" || continue
 			group "$program $device" \
 				lat "$program" "$device" "${sizes[@]}"
 		done

@@ -44,15 +44,18 @@ await_listener() {
 }
 
 # perftest PROGRAM DEVICE ARGUMENT...: PROGRAM from DEVICE0 to DEVICE1. What
-# the client printed is in $perftest_log/client afterwards.
+# the client printed is in $perftest_log/client afterwards. The device
+# mic-engine is mic, with all requests executed by the kernel.
 perftest() {
-	local program=$1 device=$2 server client status=0 gid0 gid1
+	local program=$1 device=${2%-engine} direct=1 server client status=0
+	local gid0 gid1
 
+	[ "$device" = "$2" ] || direct=0
 	shift 2
 	perftest_port=$((perftest_port + 1))
 	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
 		return
-	taskset -c "$SERVER_CPU" timeout -k 5 90 "$program" -F \
+	MIC_DIRECT=$direct taskset -c "$SERVER_CPU" timeout -k 5 90 "$program" -F \
 		-d "${device}1" -x "$gid1" -p "$perftest_port" "$@" \
 		>"$perftest_log/server" 2>&1 </dev/null &
 	server=$!
@@ -62,7 +65,7 @@ perftest() {
 		echo "the server did not start to listen" >"$perftest_log/client"
 		return 1
 	fi
-	taskset -c "$CLIENT_CPU" timeout -k 5 60 "$program" -F \
+	MIC_DIRECT=$direct taskset -c "$CLIENT_CPU" timeout -k 5 60 "$program" -F \
 		-d "${device}0" -x "$gid0" -p "$perftest_port" "$@" 127.0.0.1 \
 		>"$perftest_log/client" 2>&1 </dev/null &
 	client=$!
