@@ -5,13 +5,19 @@
  * the things a window hangs on is gone, while another thread goes on accessing
  * the window.
  */
+#define _DEFAULT_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <infiniband/micdv.h>
+#include <rdma/mic-abi.h>
 
 #include "clock.h"
 #include "endpoint.h"
@@ -387,6 +393,86 @@ static bool reuses_slots(struct test *test)
 	return ok;
 }
 
+/* Nothing may hold the peer's pages longer than the window lasts. */
+static bool cannot_be_pinned(struct test *test)
+{
+	struct micdv_window *window = map(test, &test->setup.b_mem, 0,
+					  MEMORY_BYTES, PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr;
+
+	if (!check(window, "micdv_map_window: %s", strerror(errno)))
+		return false;
+	*(volatile char *)window->addr = 1;
+	mr = ibv_reg_mr(test->setup.a_dev.pd, window->addr, MEMORY_BYTES,
+			IBV_ACCESS_LOCAL_WRITE);
+	if (mr)
+		ibv_dereg_mr(mr);
+	micdv_unmap_window(window);
+	return check(!mr, "a window can be registered");
+}
+
+/* The descriptor of the windows file, which libmic keeps to itself. */
+static int find_windows_file(void)
+{
+	char path[64], target[64];
+	ssize_t n;
+	int fd;
+
+	for (fd = 0; fd < 256; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		if (n < 0)
+			continue;
+		target[n] = '\0';
+		if (strstr(target, "[mic_windows]"))
+			return fd;
+	}
+	return -1;
+}
+
+/* In another process: 0 if the file is of no use here. */
+static int use_windows_file(const struct test *test, int fd)
+{
+	struct mic_window_import req = {
+		.qpn = test->a.qp->qp_num,
+		.rkey = test->setup.b_mem.mr->rkey,
+	};
+	void *addr;
+
+	if (!ioctl(fd, MIC_IOC_IMPORT, &req) || errno != EPERM)
+		return 1;
+	if (!ioctl(fd, MIC_IOC_DROP, 0) || errno != EPERM)
+		return 2;
+	addr = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd,
+		    (off_t)MIC_WINDOW_CLASS_MIN << MIC_WINDOW_CLASS_SHIFT);
+	return addr == MAP_FAILED && errno == EPERM ? 0 : 3;
+}
+
+static bool is_mapped(const void *addr)
+{
+	unsigned char vec;
+
+	return !mincore((void *)((uintptr_t)addr & ~(PAGE_BYTES - 1)), 1, &vec);
+}
+
+/* A child has neither the mapping nor the use of the file. */
+static bool is_of_one_process(struct test *test)
+{
+	struct micdv_window *window = map(test, &test->setup.b_mem, 0, 4096,
+					  PROT_READ);
+	int fd = find_windows_file(), status = -1;
+	pid_t pid;
+
+	if (!window || !check(fd >= 0, "there is no windows file"))
+		return false;
+	pid = fork();
+	if (!pid)
+		_exit(is_mapped(window->addr) ? 4 : use_windows_file(test, fd));
+	waitpid(pid, &status, 0);
+	micdv_unmap_window(window);
+	return check(!status, "the child ends with 0x%x", status);
+}
+
 static bool queries(struct test *test)
 {
 	struct micdv_device_attr attr = { .comp_mask = 0 };
@@ -419,6 +505,8 @@ int main(int argc, char **argv)
 	tap_ok(reuses_slots(&test), "windows come and go");
 	tap_ok(reads_only(&test), "a key to read gives a window to read");
 	tap_ok(refused(&test), "what the key does not give is refused");
+	tap_ok(cannot_be_pinned(&test), "a window can't be registered");
+	tap_ok(is_of_one_process(&test), "a window is of one process only");
 	tap_ok(needs_connection(&test), "without a connection there is none");
 	for (i = 0; i < sizeof(revocations) / sizeof(revocations[0]); i++)
 		tap_ok(revokes(&test, &revocations[i]), "%s revokes a window",
