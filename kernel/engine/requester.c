@@ -100,10 +100,25 @@ static void mic_req_rest(struct mic_req *req, u64 ns)
 	hrtimer_start(&req->timer, req->deadline, HRTIMER_MODE_ABS);
 }
 
+/*
+ * The responder's timer is a minimum, IBA 9.7.5.2.8. Each time in a row the
+ * request rests twice as long, up to a millisecond, so that a peer that takes
+ * its time is not asked a hundred thousand times a second.
+ */
+static u64 mic_req_rnr_interval(struct mic_req *req)
+{
+	u64 ns = 10000ULL * mic_rnr_timer[req->op.rnr_timer & 31];
+	u64 longer = min_t(u64, ns << req->rnr_waits, NSEC_PER_MSEC);
+
+	if (req->rnr_waits < 7)
+		req->rnr_waits++;
+	return max(ns, longer);
+}
+
 static void mic_req_rnr(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
-	u64 ns = 10000ULL * mic_rnr_timer[req->op.rnr_timer & 31];
+	u64 ns;
 
 	if (!req->rnr_left) {
 		mic_req_fail(qp, IB_WC_RNR_RETRY_EXC_ERR);
@@ -111,6 +126,7 @@ static void mic_req_rnr(struct mic_qp *qp)
 	}
 	if (req->rnr_left != 7)		/* 7: for ever */
 		req->rnr_left--;
+	ns = mic_req_rnr_interval(req);
 	mic_count(qp->dev, MIC_CNT_RNR_RETRY);
 	trace_mic_rnr_retry(qp, req->rnr_left, ns);
 	mic_req_rest(req, ns);
@@ -158,6 +174,7 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 
 	req->retry_left = qp->attr.retry_cnt;
 	req->rnr_left = qp->attr.rnr_retry;
+	req->rnr_waits = 0;
 	req->done += req->op.seg_len;
 	budget->bytes -= req->op.seg_len;
 	mic_count_add(qp->dev, mic_bytes_counter(req->op.code),
@@ -387,6 +404,9 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 		if (req->active && (state == IB_QPS_RTS ||
 				    state == IB_QPS_SQD)) {
 			mic_req_segment(qp, budget);
+			/* over already or not: the timer wakes the worker */
+			if (req->deadline)
+				return MIC_RUN_WAIT;
 			continue;
 		}
 		if (state == IB_QPS_RTS && mic_req_next(qp, budget))

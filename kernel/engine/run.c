@@ -12,18 +12,14 @@
 #include "../verbs/dev.h"
 #include "engine.h"
 
-static enum mic_run mic_qp_run(struct mic_qp *qp)
+static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 {
-	struct mic_budget budget = {
-		.wqes = MIC_BUDGET_WQES,
-		.bytes = MIC_BUDGET_BYTES,
-	};
 	enum mic_run run;
 
 	mic_count(qp->dev, MIC_CNT_RUN);
-	run = mic_req_run(qp, &budget);
+	run = mic_req_run(qp, budget);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR &&
-	    mic_resp_flush(qp, &budget) == MIC_RUN_MORE)
+	    mic_resp_flush(qp, budget) == MIC_RUN_MORE)
 		run = MIC_RUN_MORE;
 	if (run == MIC_RUN_MORE)
 		mic_count(qp->dev, MIC_CNT_BUDGET);
@@ -35,12 +31,17 @@ static enum mic_run mic_qp_run(struct mic_qp *qp)
  * @qp: queue pair
  *
  * Runs the queues within the budget, unless someone does already; what is left
- * goes to the worker.
+ * goes to the worker. However fast others have news, or a timer that is shorter
+ * than a run, the caller gets away with one budget.
  *
  * Context: process context, may sleep.
  */
 void mic_qp_kick(struct mic_qp *qp)
 {
+	struct mic_budget budget = {
+		.wqes = MIC_BUDGET_WQES,
+		.bytes = MIC_BUDGET_BYTES,
+	};
 	struct mic_req *req = &qp->req;
 	enum mic_run run;
 
@@ -50,13 +51,14 @@ void mic_qp_kick(struct mic_qp *qp)
 	       mutex_trylock(&req->lock)) {
 		clear_bit(MIC_REQ_PENDING, &req->flags);
 		smp_mb__after_atomic();	/* the bit, then look for work */
-		run = mic_qp_run(qp);
+		run = mic_qp_run(qp, &budget);
 		mutex_unlock(&req->lock);
 		smp_mb();	/* unlock, then look at the bit again */
 		if (run == MIC_RUN_MORE) {
 			queue_work(mic_wq, &qp->work);
 			return;
 		}
+		budget.wqes--;	/* looking again is work, too */
 	}
 }
 

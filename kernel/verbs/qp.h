@@ -61,6 +61,7 @@ enum mic_req_flags {
  * @psn: packet sequence number of the next message
  * @retry_left: repetitions left for want of an answer
  * @rnr_left: repetitions left after RNR NAK
+ * @rnr_waits: RNR NAKs of the current request in a row
  * @timer: wakes the worker after a retry interval
  * @node: RC: the peer's node, a reference is held; NULL if not known yet
  * @post_lock: kernel consumers: serialises posting
@@ -73,6 +74,7 @@ struct mic_req {
 	bool active;
 	u8 retry_left;
 	u8 rnr_left;
+	u8 rnr_waits;
 	struct mic_sges sges;
 	struct mic_send_wqe wqe;
 	struct mic_op op;

@@ -248,8 +248,8 @@ static bool case_rnr(struct setup *setup, struct story *story)
 		if (i < 3)
 			tell_retry(story, setup, "mic_rnr_retry",
 				   i == 0 ? "left=2 again_in_ns=10000" :
-				   i == 1 ? "left=1 again_in_ns=10000" :
-					    "left=0 again_in_ns=10000");
+				   i == 1 ? "left=1 again_in_ns=20000" :
+					    "left=0 again_in_ns=40000");
 	}
 	tell_failure(story, setup, "SEND", "RNR_RETRY_EXC_ERR");
 	return request_ends(setup, IBV_WR_SEND, 64, IBV_WC_RNR_RETRY_EXC_ERR);
