@@ -49,14 +49,16 @@ static void toggle_mr(struct worker *worker, unsigned int i)
 	struct ibv_mr **mr = &worker->mrs[i];
 	size_t offset = random_below(&worker->random, MEMORY_BYTES / 2);
 
-	if (!*mr)
+	if (!*mr && !random_below(&worker->random, 8))
+		*mr = ibv_alloc_null_mr(dev.pd);
+	else if (!*mr)
 		*mr = ibv_reg_mr(dev.pd, memory + offset,
 				 1 + random_below(&worker->random,
 						  MEMORY_BYTES / 2),
 				 ACCESS_ALL | IBV_ACCESS_MW_BIND);
 	else if (random_below(&worker->random, 2))
 		ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, dev.pd,
-			     memory + offset, 100, ACCESS_ALL);
+			     memory + offset, 100, 0);
 	else if (!ibv_dereg_mr(*mr))
 		*mr = NULL;
 }
@@ -67,10 +69,28 @@ static void toggle_srq(struct worker *worker, unsigned int i)
 		.attr = { .max_wr = 64, .max_sge = 2 },
 	};
 
-	if (!worker->srqs[i])
+	if (!worker->srqs[i]) {
 		worker->srqs[i] = ibv_create_srq(dev.pd, &attr);
-	else if (!ibv_destroy_srq(worker->srqs[i]))
+	} else if (random_below(&worker->random, 4)) {
+		struct ibv_srq_attr change = {
+			.max_wr = 1 + random_below(&worker->random, 300),
+			.srq_limit = random_below(&worker->random, 20),
+		};
+
+		ibv_modify_srq(worker->srqs[i], &change,
+			       1 + random_below(&worker->random, 3));
+	} else if (!ibv_destroy_srq(worker->srqs[i])) {
 		worker->srqs[i] = NULL;
+	}
+}
+
+static void fill_srq(struct worker *worker, unsigned int i)
+{
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+	unsigned int n = random_below(&worker->random, 20);
+
+	while (worker->srqs[i] && n--)
+		ibv_post_srq_recv(worker->srqs[i], &wr, &bad);
 }
 
 static void toggle_mw(struct worker *worker, unsigned int i)
@@ -97,11 +117,20 @@ static void toggle_pair(struct worker *worker, unsigned int i)
 	options.depth = 16;
 	options.retry_count = 1;
 	options.rnr_retry = 1;
+	options.srq = worker->srqs[random_below(&worker->random, SLOTS)];
 	if (!worker->paired[i])
 		pair_create(&pair[0], &dev, &pair[1], &dev, &options);
 	else
 		pair_destroy(&pair[0], &pair[1]);
 	worker->paired[i] = !worker->paired[i];
+}
+
+/* For a receive of a shared queue, perhaps while that is resized. */
+static void post_empty(struct endpoint *ep)
+{
+	struct ibv_send_wr wr = send_wr(3, IBV_WR_SEND, NULL, 0);
+
+	try_post_send(ep, &wr);
 }
 
 /* Something for a pair to do, with whatever region there is. */
@@ -131,6 +160,8 @@ static void use_pair(struct worker *worker, unsigned int i)
 	wr.wr.rdma.remote_addr = (uintptr_t)mr->addr;
 	wr.wr.rdma.rkey = mr->rkey;
 	ibv_post_send(pair[0].qp, &wr, &bad);
+	if (random_below(&worker->random, 2))
+		post_empty(&pair[0]);
 	if (mw) {
 		struct ibv_mw_bind bind = {
 			.wr_id = 2,
@@ -151,7 +182,7 @@ static void one_step(struct worker *worker)
 {
 	unsigned int i = random_below(&worker->random, SLOTS);
 
-	switch (random_below(&worker->random, 10)) {
+	switch (random_below(&worker->random, 11)) {
 	case 0:
 		toggle_cq(worker, i);
 		break;
@@ -169,6 +200,9 @@ static void one_step(struct worker *worker)
 		break;
 	case 5:
 		toggle_pair(worker, i);
+		break;
+	case 6:
+		fill_srq(worker, i);
 		break;
 	default:
 		use_pair(worker, i);

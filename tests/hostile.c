@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A process that spoils the indices of its own queues: what ends is that queue,
+ * with the event that says so, and nothing else.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <rdma/mic-abi.h>
+
+#include "event.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define REGION_BYTES 4096UL
+#define NONSENSE 0x40000000U
+
+enum { MAX_MAPS = 64, MAX_FD = 64, RECEIVES = 37, CTL_WORDS = 32 };
+
+struct stage {
+	struct setup *setup;
+	struct endpoint a;
+	struct endpoint b;
+	struct ibv_cq *cq; /* b's */
+	struct ibv_srq *srq;
+};
+
+/* --- queue memory: what was mapped since ------------------------------------- */
+
+struct map {
+	uint32_t *start;
+	size_t words;
+};
+
+static struct map known[MAX_MAPS];
+static unsigned int known_count;
+
+static bool is_known(const uint32_t *start)
+{
+	unsigned int i;
+
+	for (i = 0; i < known_count; i++)
+		if (known[i].start == start)
+			return true;
+	return false;
+}
+
+/* The queue memory that is not known yet; all of it is known afterwards. */
+static struct map new_map(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	struct map found = { NULL, 0 }, all[MAX_MAPS];
+	char line[512], *rest;
+	unsigned int n = 0;
+
+	while (file && n < MAX_MAPS && fgets(line, sizeof(line), file)) {
+		if (!strstr(line, "[mic_doorbell]"))
+			continue;
+		all[n].start = (uint32_t *)strtoul(line, &rest, 16);
+		all[n].words = (strtoul(rest + 1, NULL, 16) -
+				(uintptr_t)all[n].start) /
+			       sizeof(uint32_t);
+		if (!is_known(all[n].start))
+			found = all[n];
+		n++;
+	}
+	if (file)
+		fclose(file);
+	memcpy(known, all, n * sizeof(all[0]));
+	known_count = n;
+	return found;
+}
+
+static void spoil(uint32_t *index)
+{
+	*(volatile uint32_t *)index = NONSENSE;
+}
+
+/* Ring every doorbell file; the one of the queue pair's context answers. */
+static void ring(const struct ibv_qp *qp)
+{
+	char path[64], target[64] = "";
+	int fd;
+
+	for (fd = 3; fd < MAX_FD; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, target, sizeof(target) - 1) > 0 &&
+		    strstr(target, "[mic_doorbell]") &&
+		    !ioctl(fd, MIC_IOC_DOORBELL, (unsigned long)qp->qp_num))
+			return;
+	}
+	bail("no doorbell for QP %u", qp->qp_num);
+}
+
+/* --- cases -------------------------------------------------------------------- */
+
+/* b's queues, each mapped on its own. */
+struct maps {
+	struct map cq;
+	struct map srq;
+	struct map qp;
+};
+
+static void stage_open(struct stage *stage, struct setup *setup, bool with_srq,
+		       struct maps *maps)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_srq_init_attr attr = {
+		.attr = { .max_wr = 64, .max_sge = 1 },
+	};
+
+	memset(maps, 0, sizeof(*maps));
+	stage->setup = setup;
+	stage->srq = NULL;
+	options.timeout = 1;
+	options.retry_count = 2;
+	endpoint_create(&stage->a, &setup->a_dev, &options);
+	new_map();
+	stage->cq = ibv_create_cq(setup->b_dev.ctx, 128, NULL, NULL, 0);
+	maps->cq = new_map();
+	if (with_srq)
+		stage->srq = ibv_create_srq(setup->b_dev.pd, &attr);
+	if (!stage->cq || (with_srq && !stage->srq))
+		bail("no queues: %s", strerror(errno));
+	maps->srq = new_map();
+	options.srq = stage->srq;
+	options.send_cq = stage->cq;
+	options.recv_cq = stage->cq;
+	endpoint_create(&stage->b, &setup->b_dev, &options);
+	maps->qp = new_map();
+	if (!maps->cq.start || !maps->qp.start)
+		bail("the queues are not mapped");
+	pair_connect(&stage->a, &stage->b);
+}
+
+static void stage_close(struct stage *stage)
+{
+	pair_destroy(&stage->a, &stage->b);
+	if (stage->srq)
+		check(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq fails");
+	check(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq fails");
+	new_map();
+}
+
+static bool is_in(const struct endpoint *ep, enum ibv_qp_state state)
+{
+	enum ibv_qp_state found = endpoint_state(ep);
+
+	return check(found == state, "the state is %s", state_name(found));
+}
+
+/* The send queue's control block comes first. */
+static bool spoiled_send_queue(struct stage *stage, struct maps *maps)
+{
+	struct ibv_context *ctx = stage->setup->b_dev.ctx;
+
+	spoil(maps->qp.start);
+	ring(stage->b.qp);
+	return event_expect(ctx, IBV_EVENT_QP_FATAL, stage->b.qp) &&
+	       is_in(&stage->b, IBV_QPS_ERR) && is_in(&stage->a, IBV_QPS_RTS) &&
+	       cq_stays_empty(stage->cq, 20);
+}
+
+/* That of the receive queue has the number of receives for its index. */
+static uint32_t *find_index(const struct map *map, uint32_t value)
+{
+	size_t i;
+
+	for (i = 0; i < map->words; i += CTL_WORDS)
+		if (map->start[i] == value && !map->start[i + CTL_WORDS / 2])
+			return &map->start[i];
+	return NULL;
+}
+
+static bool spoiled_receive_queue(struct stage *stage, struct maps *maps)
+{
+	struct ibv_context *ctx = stage->setup->b_dev.ctx;
+	uint32_t *index;
+	uint64_t id;
+
+	for (id = 0; id < RECEIVES; id++)
+		post_recv(&stage->b, id, NULL, 0);
+	index = find_index(&maps->qp, RECEIVES);
+	if (!check(index, "the receive queue's index is not found"))
+		return false;
+	spoil(index);
+	post_empty_send(&stage->a, 1, IBV_SEND_SIGNALED);
+	return cq_expect(stage->a.send_cq, 1, IBV_WC_RETRY_EXC_ERR) &&
+	       event_expect(ctx, IBV_EVENT_QP_FATAL, stage->b.qp) &&
+	       is_in(&stage->b, IBV_QPS_ERR);
+}
+
+static bool spoiled_shared_queue(struct stage *stage, struct maps *maps)
+{
+	struct ibv_context *ctx = stage->setup->b_dev.ctx;
+
+	spoil(maps->srq.start);
+	post_empty_send(&stage->a, 1, IBV_SEND_SIGNALED);
+	return cq_expect(stage->a.send_cq, 1, IBV_WC_RETRY_EXC_ERR) &&
+	       event_expect(ctx, IBV_EVENT_SRQ_ERR, stage->srq) &&
+	       is_in(&stage->b, IBV_QPS_RTS);
+}
+
+/* A consumer that says it is ahead leaves no room. */
+static bool spoiled_completion_queue(struct stage *stage, struct maps *maps)
+{
+	struct ibv_context *ctx = stage->setup->b_dev.ctx;
+
+	spoil(maps->cq.start);
+	post_recv(&stage->b, 1, NULL, 0);
+	post_empty_send(&stage->a, 1, IBV_SEND_SIGNALED);
+	return cq_expect(stage->a.send_cq, 1, IBV_WC_SUCCESS) &&
+	       event_expect(ctx, IBV_EVENT_CQ_ERR, stage->cq);
+}
+
+static const struct {
+	bool (*run)(struct stage *stage, struct maps *maps);
+	const char *name;
+	bool with_srq;
+} cases[] = {
+	{ spoiled_send_queue, "the index of a send queue", false },
+	{ spoiled_receive_queue, "the index of a receive queue", false },
+	{ spoiled_shared_queue, "the index of a shared receive queue", true },
+	{ spoiled_completion_queue, "the index of a completion queue", false },
+};
+
+int main(int argc, char **argv)
+{
+	struct neighbours neighbours;
+	struct setup setup;
+	struct stage stage;
+	struct maps maps;
+	unsigned int i;
+	bool ok;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	events_prepare(setup.a_dev.ctx);
+	events_prepare(setup.b_dev.ctx);
+	neighbours_open(&neighbours, &setup);
+	for (i = 0; i < COUNT(cases); i++) {
+		stage_open(&stage, &setup, cases[i].with_srq, &maps);
+		ok = cases[i].run(&stage, &maps);
+		stage_close(&stage);
+		ok = events_none(setup.b_dev.ctx) &&
+		     events_none(setup.a_dev.ctx) && ok;
+		tap_ok(neighbours_work(&neighbours) && ok, "%s", cases[i].name);
+	}
+	neighbours_close(&neighbours);
+	setup_close(&setup);
+	return tap_end();
+}

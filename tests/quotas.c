@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Limits that others set, and what keys tell.
+ *
+ *   quotas objects N    in a cgroup that may have N objects
+ *   quotas memlock      as a user whose memory may not be locked but for 1 MiB
+ *   quotas keys         keys of regions
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define MIB (1UL << 20)
+#define NOBODY 65534
+
+enum { MANY = 20000, KEYS_AT_ONCE = 64 };
+
+static const char *device, *peer;
+
+/* --- objects ---------------------------------------------------------------- */
+
+/* As many protection domains as there may be. */
+static unsigned int fill(struct device *dev, struct ibv_pd **pds,
+			 unsigned int most)
+{
+	unsigned int n;
+
+	for (n = 0; n < most; n++) {
+		pds[n] = ibv_alloc_pd(dev->ctx);
+		if (!pds[n])
+			break;
+	}
+	return n;
+}
+
+static void objects(unsigned int limit)
+{
+	struct ibv_pd **pds = calloc(limit + 10, sizeof(void *));
+	unsigned int round, n, i;
+	struct device dev;
+	int error;
+
+	if (!pds)
+		bail("no memory");
+	/* opens the device and has one domain */
+	device_open(&dev, device);
+	for (round = 0; round < 3; round++) {
+		n = fill(&dev, pds, limit + 10);
+		error = errno;
+		check(n == limit - 1 && error == EAGAIN, "%u objects, then %s",
+		      n + 1, strerror(error));
+		tap_ok(n == limit - 1 && error == EAGAIN,
+		       "%u objects and no more, round %u", limit, round);
+		check(!ibv_create_cq(dev.ctx, 1, NULL, NULL, 0) &&
+			      !ibv_reg_mr(dev.pd, &dev, 8, 0),
+		      "there is one of another kind");
+		for (i = 0; i < n; i++)
+			check(!ibv_dealloc_pd(pds[i]), "ibv_dealloc_pd fails");
+	}
+	device_close(&dev);
+	free(pds);
+}
+
+/* --- locked memory ------------------------------------------------------------ */
+
+static long pinned_kb(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	char line[256];
+	long kb = -1;
+
+	while (file && kb < 0 && fgets(line, sizeof(line), file))
+		sscanf(line, "VmPin: %ld", &kb);
+	if (file)
+		fclose(file);
+	return kb;
+}
+
+static void memlock(void)
+{
+	struct rlimit limit = { .rlim_cur = MIB, .rlim_max = MIB };
+	struct ibv_mr *first, *second, *third;
+	struct device dev;
+	uint8_t *memory;
+	int error;
+	long kb;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(NOBODY) ||
+	    setuid(NOBODY))
+		bail("cannot become nobody: %s", strerror(errno));
+	device_open(&dev, device);
+	memory = mmap(NULL, 2 * MIB, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	first = ibv_reg_mr(dev.pd, memory, MIB / 2, ACCESS_ALL);
+	tap_ok(first && pinned_kb() == 512, "half of it: %ld KiB are pinned",
+	       pinned_kb());
+	second = ibv_reg_mr(dev.pd, memory, MIB / 2 + 1, ACCESS_ALL);
+	tap_ok(!second && errno == ENOMEM && pinned_kb() == 512,
+	       "more than the other half is refused: %s, %ld KiB are pinned",
+	       strerror(errno), pinned_kb());
+	second = ibv_reg_mr(dev.pd, memory, MIB / 2, ACCESS_ALL);
+	tap_ok(second && pinned_kb() == 1024, "the other half");
+	third = ibv_reg_mr(dev.pd, memory, 1, 0);
+	tap_ok(!third && errno == ENOMEM, "a byte more is refused");
+	error = ibv_rereg_mr(second, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			     memory, MIB, 0);
+	kb = pinned_kb();
+	tap_ok(error && kb == 512,
+	       "registered anew, larger: refused (%d), %ld KiB are pinned",
+	       error, kb);
+	error = ibv_dereg_mr(second) || ibv_dereg_mr(first);
+	kb = pinned_kb();
+	tap_ok(!error && kb == 0, "nothing is pinned afterwards: %ld KiB", kb);
+	first = ibv_reg_mr(dev.pd, memory, MIB, ACCESS_ALL);
+	tap_ok(first && pinned_kb() == 1024, "all of it again");
+	if (first)
+		ibv_dereg_mr(first);
+	device_close(&dev);
+}
+
+/* --- keys --------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* No key comes twice while regions come and go, and none can be counted on. */
+static void keys_are_new(struct device *dev, struct region *memory)
+{
+	static uint32_t keys[MANY];
+	unsigned int i, repeated = 0, next = 0, variants = 0;
+	uint8_t seen[256] = { 0 };
+
+	for (i = 0; i < MANY; i++) {
+		struct ibv_mr *mr = ibv_reg_mr(dev->pd, memory->addr, 64,
+					       ACCESS_ALL);
+
+		if (!mr)
+			bail("ibv_reg_mr: %s", strerror(errno));
+		keys[i] = mr->rkey;
+		/* the one after the last: what an attacker would try first */
+		next += i && keys[i] == keys[i - 1] + 0x100;
+		seen[keys[i] & 0xff] = 1;
+		check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails");
+	}
+	for (i = 0; i < sizeof(seen); i++)
+		variants += seen[i];
+	qsort(keys, MANY, sizeof(keys[0]), compare);
+	for (i = 1; i < MANY; i++)
+		repeated += keys[i] == keys[i - 1];
+	tap_ok(!repeated, "%u regions one after the other: %u keys came twice",
+	       MANY, repeated);
+	tap_ok(variants == 256, "%u of 256 variants of a key occur", variants);
+	tap_ok(next < MANY / 64, "%u keys follow from the one before", next);
+}
+
+/* Of the keys of regions that are there, each works in its own PD only. */
+static void keys_across_pds(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_pd *other = ibv_alloc_pd(setup->b_dev.ctx);
+	struct ibv_mr *mrs[KEYS_AT_ONCE];
+	struct endpoint a, b;
+	unsigned int i, denied = 0, flipped = 0;
+	struct ibv_wc wc;
+
+	for (i = 0; i < KEYS_AT_ONCE; i++) {
+		mrs[i] = ibv_reg_mr(i % 2 ? setup->b_dev.pd : other,
+				    setup->b_mem.addr, 64, ACCESS_ALL);
+		if (!mrs[i])
+			bail("ibv_reg_mr: %s", strerror(errno));
+	}
+	for (i = 0; i < KEYS_AT_ONCE; i++) {
+		struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+		struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+
+		pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
+		wr.wr.rdma.remote_addr = (uintptr_t)setup->b_mem.addr;
+		/* the right key of the wrong PD, a wrong variant of the right */
+		wr.wr.rdma.rkey = mrs[i]->rkey ^ (i % 2 ? 1 + i : 0);
+		post_send(&a, &wr);
+		if (cq_wait(a.send_cq, &wc) &&
+		    wc.status == IBV_WC_REM_ACCESS_ERR) {
+			denied += !(i % 2);
+			flipped += i % 2;
+		}
+		pair_destroy(&a, &b);
+	}
+	for (i = 0; i < KEYS_AT_ONCE; i++)
+		check(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr fails");
+	check(!ibv_dealloc_pd(other), "ibv_dealloc_pd fails");
+	tap_ok(denied == KEYS_AT_ONCE / 2, "%u of %u keys of another PD denied",
+	       denied, KEYS_AT_ONCE / 2);
+	tap_ok(flipped == KEYS_AT_ONCE / 2, "%u of %u other variants denied",
+	       flipped, KEYS_AT_ONCE / 2);
+}
+
+static void keys(void)
+{
+	struct setup setup;
+
+	device_open(&setup.a_dev, device);
+	device_open(&setup.b_dev, peer);
+	region_create(&setup.a_mem, setup.a_dev.pd, 4096);
+	region_create(&setup.b_mem, setup.b_dev.pd, 4096);
+	keys_are_new(&setup.a_dev, &setup.a_mem);
+	keys_across_pds(&setup);
+	setup_close(&setup);
+}
+
+int main(int argc, char **argv)
+{
+	device_names(&argc, argv, &device, &peer);
+	if (argc == 3 && !strcmp(argv[1], "objects"))
+		objects(atoi(argv[2]));
+	else if (argc == 2 && !strcmp(argv[1], "memlock"))
+		memlock();
+	else if (argc == 2 && !strcmp(argv[1], "keys"))
+		keys();
+	else
+		bail("usage: quotas objects N | memlock | keys");
+	return tap_end();
+}
