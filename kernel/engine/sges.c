@@ -19,13 +19,13 @@ int mic_sges_init(struct mic_sges *sges, u32 max)
 {
 	u32 n = max(max, 1U);
 
-	sges->sge = kcalloc(n, sizeof(*sges->sge), GFP_KERNEL_ACCOUNT);
-	sges->seg = kcalloc(n, sizeof(*sges->seg), GFP_KERNEL_ACCOUNT);
-	sges->mkey = kcalloc(n, sizeof(*sges->mkey), GFP_KERNEL_ACCOUNT);
-	if (!sges->sge || !sges->seg || !sges->mkey) {
-		mic_sges_destroy(sges);
+	/* in one piece: short lists are then in one cache line */
+	sges->sge = kcalloc(n, sizeof(*sges->sge) + sizeof(*sges->seg) +
+			       sizeof(*sges->mkey), GFP_KERNEL_ACCOUNT);
+	if (!sges->sge)
 		return -ENOMEM;
-	}
+	sges->seg = (struct mic_seg *)(sges->sge + n);
+	sges->mkey = (struct mic_mkey **)(sges->seg + n);
 	sges->max = max;
 	return 0;
 }
@@ -37,8 +37,6 @@ int mic_sges_init(struct mic_sges *sges, u32 max)
 void mic_sges_destroy(struct mic_sges *sges)
 {
 	kfree(sges->sge);
-	kfree(sges->seg);
-	kfree(sges->mkey);
 	memset(sges, 0, sizeof(*sges));
 }
 
