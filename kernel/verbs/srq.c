@@ -261,8 +261,12 @@ static enum mic_ack mic_srq_take_locked(struct mic_srq *srq,
 					struct mic_sges *sges, u64 *wr_id,
 					int *event)
 {
-	int n = srq->broken ? 0 : mic_ring_pending(&srq->ring);
+	int n;
 
+	/* no use in waiting for receives */
+	if (srq->broken)
+		return MIC_ACK_NONE;
+	n = mic_ring_pending(&srq->ring);
 	if (n < 0) {
 		srq->broken = true;
 		*event = IB_EVENT_SRQ_ERR;
