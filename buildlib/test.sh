@@ -8,8 +8,8 @@
 # failed. Without an argument: the default set; with full: all; with NAMEs
 # (patterns): those. --list only lists them.
 #
-# A test is an executable tests/NAME.test, pyverbs-tests/NAME.test or
-# buildlib/tests/NAME.test with comment lines at its top:
+# A test is an executable NAME.test in tests, libscif/tests, pyverbs-tests or
+# buildlib/tests with comment lines at its top:
 #   # about: what it tests
 #   # set: default, or full
 #   # timeout: SECONDS, multiplied by 4 on the debug kernel
@@ -38,7 +38,8 @@ set -eu
 
 LOGS=$BUILD/test-logs
 set=default kernel='' list='' patterns=()
-test_dirs=("$TREE/tests" "$TREE/pyverbs-tests" "$TREE/buildlib/tests")
+test_dirs=("$TREE/tests" "$TREE/libscif/tests" "$TREE/pyverbs-tests"
+	"$TREE/buildlib/tests")
 [ -z "${MIC_TEST_DIR:-}" ] || test_dirs=("$MIC_TEST_DIR")
 
 while [ $# -gt 0 ]; do

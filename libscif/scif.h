@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * SCIF, the Symmetric Communication Interface, over RDMA devices.
+ *
+ * Endpoints on the nodes of a machine, or of several, connect to each other,
+ * exchange messages, show each other parts of their memory and copy between
+ * them. Every function has a manual page; scif(7) is the introduction.
+ *
+ * The names are those of Intel's library for the Xeon Phi. Where that
+ * library's header and the header proposed for the Linux kernel spell a name
+ * differently, both spellings are here.
+ *
+ * Except where a comment says otherwise, a function that fails returns -1
+ * and sets errno. For all that take an endpoint: EBADF is a descriptor that is
+ * not open, ENOTTY one that is no endpoint of this process.
+ */
+#ifndef SCIF_H
+#define SCIF_H
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/select.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * typedef scif_epd_t - an endpoint: a file descriptor
+ *
+ * poll(), select(), epoll, fcntl(O_NONBLOCK), dup() and close() work on it;
+ * scif_poll() says how poll() sees it. A process made by fork() cannot use the
+ * endpoints of its parent.
+ */
+typedef int scif_epd_t;
+
+#define SCIF_OPEN_FAILED ((scif_epd_t)-1)
+#define SCIF_REGISTER_FAILED ((off_t)-1)
+#define SCIF_MMAP_FAILED ((void *)-1)
+
+/* Flags of scif_accept(), scif_send() and scif_recv(). */
+#define SCIF_ACCEPT_SYNC 1
+#define SCIF_SEND_BLOCK 1
+#define SCIF_RECV_BLOCK 1
+#define ACCEPT_SYNC SCIF_ACCEPT_SYNC
+#define SEND_BLOCK SCIF_SEND_BLOCK
+#define RECV_BLOCK SCIF_RECV_BLOCK
+
+/* Protection of a window and of a mapping. */
+enum { SCIF_PROT_READ = 1 << 0, SCIF_PROT_WRITE = 1 << 1 };
+
+/* Flags of scif_register() and scif_mmap(). */
+enum { SCIF_MAP_FIXED = 0x10, SCIF_MAP_KERNEL = 0x20 };
+
+/* Flags of scif_fence_mark() and scif_fence_signal(). */
+enum {
+	SCIF_FENCE_INIT_SELF = 1 << 0,
+	SCIF_FENCE_INIT_PEER = 1 << 1,
+	SCIF_FENCE_RAS_SELF = 1 << 2,
+	SCIF_FENCE_RAS_PEER = 1 << 3,
+	SCIF_SIGNAL_LOCAL = 1 << 4,
+	SCIF_SIGNAL_REMOTE = 1 << 5
+};
+
+/* Flags of the functions that copy. */
+enum {
+	SCIF_RMA_USECPU = 1 << 0,
+	SCIF_RMA_USECACHE = 1 << 1,
+	SCIF_RMA_SYNC = 1 << 2,
+	SCIF_RMA_ORDERED = 1 << 3
+};
+
+#define SCIF_POLLIN POLLIN
+#define SCIF_POLLOUT POLLOUT
+#define SCIF_POLLERR POLLERR
+#define SCIF_POLLHUP POLLHUP
+#define SCIF_POLLNVAL POLLNVAL
+
+/* Ports below are for privileged processes. */
+#define SCIF_ADMIN_PORT_END 1024
+/* Ports below are never chosen by scif_bind(). */
+#define SCIF_PORT_RSVD 1088
+
+/* Ports that services of Intel's software stack used. */
+#define SCIF_COI_PORT_0 40
+#define SCIF_COI_PORT_1 41
+#define SCIF_COI_PORT_2 42
+#define SCIF_COI_PORT_3 43
+#define SCIF_COI_PORT_4 44
+#define SCIF_COI_PORT_5 45
+#define SCIF_COI_PORT_6 46
+#define SCIF_COI_PORT_7 47
+#define SCIF_COI_PORT_8 48
+#define SCIF_COI_PORT_9 49
+#define SCIF_OFED_PORT_0 60
+#define SCIF_OFED_PORT_1 61
+#define SCIF_OFED_PORT_2 62
+#define SCIF_OFED_PORT_3 63
+#define SCIF_OFED_PORT_4 64
+#define SCIF_OFED_PORT_5 65
+#define SCIF_OFED_PORT_6 66
+#define SCIF_OFED_PORT_7 67
+#define SCIF_OFED_PORT_8 68
+#define SCIF_OFED_PORT_9 69
+#define SCIF_NETDEV_PORT_0 80
+#define SCIF_NETDEV_PORT_1 81
+#define SCIF_NETDEV_PORT_2 82
+#define SCIF_NETDEV_PORT_3 83
+#define SCIF_NETDEV_PORT_4 84
+#define SCIF_NETDEV_PORT_5 85
+#define SCIF_NETDEV_PORT_6 86
+#define SCIF_NETDEV_PORT_7 87
+#define SCIF_NETDEV_PORT_8 88
+#define SCIF_NETDEV_PORT_9 89
+#define SCIF_RAS_PORT_0 100
+#define SCIF_RAS_PORT_1 101
+#define SCIF_RAS_PORT_2 102
+#define SCIF_RAS_PORT_3 103
+#define SCIF_RAS_PORT_4 104
+#define SCIF_RAS_PORT_5 105
+#define SCIF_RAS_PORT_6 106
+#define SCIF_RAS_PORT_7 107
+#define SCIF_RAS_PORT_8 108
+#define SCIF_RAS_PORT_9 109
+#define SCIF_PM_PORT_0 120
+#define SCIF_PM_PORT_1 121
+#define SCIF_PM_PORT_2 122
+#define SCIF_PM_PORT_3 123
+#define SCIF_PM_PORT_4 124
+#define SCIF_PM_PORT_5 125
+#define SCIF_PM_PORT_6 126
+#define SCIF_PM_PORT_7 127
+#define SCIF_PM_PORT_8 128
+#define SCIF_PM_PORT_9 129
+#define SCIF_BT_PORT_0 130
+#define SCIF_BT_PORT_1 131
+#define SCIF_BT_PORT_2 132
+#define SCIF_BT_PORT_3 133
+#define SCIF_BT_PORT_4 134
+#define SCIF_BT_PORT_5 135
+#define SCIF_BT_PORT_6 136
+#define SCIF_BT_PORT_7 137
+#define SCIF_BT_PORT_8 138
+#define SCIF_BT_PORT_9 139
+#define SCIF_MPSSD_PORT_0 160
+#define SCIF_MPSSD_PORT_1 161
+#define SCIF_MPSSD_PORT_2 162
+#define SCIF_MPSSD_PORT_3 163
+#define SCIF_MPSSD_PORT_4 164
+#define SCIF_MPSSD_PORT_5 165
+#define SCIF_MPSSD_PORT_6 166
+#define SCIF_MPSSD_PORT_7 167
+#define SCIF_MPSSD_PORT_8 168
+#define SCIF_MPSSD_PORT_9 169
+#define SCIF_COSM_LISTEN_PORT 201
+#define SCIF_MYO_PORT_0 1025
+#define SCIF_MYO_PORT_1 1026
+#define SCIF_MYO_PORT_2 1027
+#define SCIF_MYO_PORT_3 1028
+#define SCIF_MYO_PORT_4 1029
+#define SCIF_MYO_PORT_5 1030
+#define SCIF_MYO_PORT_6 1031
+#define SCIF_MYO_PORT_7 1032
+#define SCIF_MYO_PORT_8 1033
+#define SCIF_MYO_PORT_9 1034
+#define SCIF_ST_PORT_0 1044
+#define SCIF_ST_PORT_1 1045
+#define SCIF_ST_PORT_2 1046
+#define SCIF_ST_PORT_3 1047
+#define SCIF_ST_PORT_4 1048
+#define SCIF_ST_PORT_5 1049
+#define SCIF_ST_PORT_6 1050
+#define SCIF_ST_PORT_7 1051
+#define SCIF_ST_PORT_8 1052
+#define SCIF_ST_PORT_9 1053
+
+/**
+ * struct scif_port_id - where an endpoint is
+ * @node: number of the node
+ * @port: number of the port on that node, 1 to 65535
+ *
+ * Intel's library calls it struct scif_portID, which is the same type here.
+ */
+struct scif_port_id {
+	uint16_t node;
+	uint16_t port;
+};
+
+#define scif_portID scif_port_id
+#define portID scif_port_id
+typedef struct scif_port_id portID_t;
+
+/**
+ * struct scif_pollepd - an endpoint and what is asked of it
+ * @epd: the endpoint; below 0: the entry is ignored
+ * @events: SCIF_POLLIN, SCIF_POLLOUT
+ * @revents: set by scif_poll()
+ */
+struct scif_pollepd {
+	scif_epd_t epd;
+	short events;
+	short revents;
+};
+
+/**
+ * scif_open - make an endpoint
+ *
+ * It is neither bound nor connected, and will be closed by exec().
+ *
+ * Return: the endpoint, or SCIF_OPEN_FAILED.
+ * Errors: ENODEV (no RDMA device), EMFILE, ENFILE, ENOMEM.
+ */
+scif_epd_t scif_open(void);
+
+/**
+ * scif_close - end an endpoint
+ * @epd: endpoint
+ *
+ * Closes the connection, unregisters the windows, frees the port. What was
+ * sent stays readable for the peer. Copies that were under way complete or fail.
+ * Where dup() made other descriptors of it, only @epd ends. Same as close().
+ *
+ * Return: 0.
+ */
+int scif_close(scif_epd_t epd);
+
+/**
+ * scif_bind - give an endpoint a port
+ * @epd: endpoint
+ * @pn: port, or 0: choose one above SCIF_PORT_RSVD
+ *
+ * Ports below SCIF_ADMIN_PORT_END need CAP_NET_BIND_SERVICE.
+ *
+ * Return: the port.
+ * Errors: EACCES (privileged port), EINVAL (bound before, or the port is in
+ * use), EISCONN (listening or connected), ENOSPC (no port left).
+ */
+int scif_bind(scif_epd_t epd, uint16_t pn);
+
+/**
+ * scif_listen - let others connect
+ * @epd: bound endpoint
+ * @backlog: how many may wait to be accepted
+ *
+ * Return: 0.
+ * Errors: EINVAL (@backlog below 1, or not bound), EISCONN (listening or
+ * connected).
+ */
+int scif_listen(scif_epd_t epd, int backlog);
+
+/**
+ * scif_connect - connect to a listening endpoint
+ * @epd: endpoint; if it has no port, it gets one
+ * @dst: the peer
+ *
+ * Blocks until the peer has accepted, about 10 seconds at most. With
+ * O_NONBLOCK it begins, and fails with EINPROGRESS also while under way; when
+ * poll() shows POLLOUT, the next call returns the result. After a failure
+ * the endpoint can be used again.
+ *
+ * Return: the endpoint's port.
+ * Errors: EINVAL (@dst is NULL, its port is 0, or the endpoint was
+ * connected before), ENODEV (no such node, or it does not answer),
+ * ECONNREFUSED (nobody listens, or the backlog is full), EOPNOTSUPP (the endpoint
+ * listens), EISCONN, EINPROGRESS, EINTR, ENOSPC, ENOMEM.
+ */
+int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
+
+/**
+ * scif_accept - take a connection
+ * @epd: listening endpoint
+ * @peer: set to where the peer is
+ * @newepd: set to the connected endpoint
+ * @flags: SCIF_ACCEPT_SYNC: wait for a connection
+ *
+ * The new endpoint has the listener's port. O_NONBLOCK of @epd has no say.
+ *
+ * Return: 0.
+ * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN
+ * (nobody waits), EINTR (a signal, or @epd was closed), EMFILE, ENOMEM.
+ */
+int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
+		int flags);
+
+/**
+ * scif_send - send bytes
+ * @epd: connected endpoint
+ * @msg: bytes
+ * @len: how many
+ * @flags: SCIF_SEND_BLOCK: return when all are sent
+ *
+ * The bytes are a stream: the peer may receive them in other portions. 4095
+ * bytes have room until the peer receives. Without SCIF_SEND_BLOCK, as many
+ * as have room are sent, perhaps none.
+ *
+ * Return: how many were sent; 0 for @len 0 in any state.
+ * Errors: EINVAL (@len below 0, unknown flags), ENOTCONN, ECONNRESET, EFAULT,
+ * EINTR (a signal, before the first byte).
+ */
+int scif_send(scif_epd_t epd, void *msg, int len, int flags);
+
+/**
+ * scif_recv - receive bytes
+ * @epd: connected endpoint
+ * @msg: where to
+ * @len: how many at most
+ * @flags: SCIF_RECV_BLOCK: return when all of @len are there
+ *
+ * Without SCIF_RECV_BLOCK, what is there is received, perhaps nothing. When
+ * the peer is gone, what it sent is received first.
+ *
+ * Return: how many were received; 0 for @len 0 in any state.
+ * Errors: as scif_send().
+ */
+int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
+
+/**
+ * scif_register - show memory to the peer
+ * @epd: connected endpoint
+ * @addr: memory, page-aligned
+ * @len: bytes, a multiple of the page size
+ * @offset: where in the endpoint's registered address space, with
+ *	SCIF_MAP_FIXED; otherwise the library chooses
+ * @prot: what RMAs may do with it: SCIF_PROT_READ, SCIF_PROT_WRITE, both, or 0
+ * @flags: SCIF_MAP_FIXED
+ *
+ * The pages are locked in memory. A window shows them even if the memory is
+ * unmapped meanwhile.
+ *
+ * Return: the window's offset, or SCIF_REGISTER_FAILED.
+ * Errors: EINVAL (flags, protection, alignment, length 0), EADDRINUSE (a window
+ * is there, or was and is still mapped by the peer), EAGAIN (RLIMIT_MEMLOCK),
+ * EFAULT (not mapped, or read-only and @prot has SCIF_PROT_WRITE), ENOMEM,
+ * ENOTCONN, ECONNRESET.
+ */
+off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
+		    int prot, int flags);
+
+/**
+ * scif_unregister - stop showing memory
+ * @epd: connected endpoint
+ * @offset: a window's first byte
+ * @len: bytes; several adjacent windows at once are fine
+ *
+ * Copies under way end first; the peer's mappings stay valid. The pages are
+ * unlocked when both have ended.
+ *
+ * Return: 0.
+ * Errors: EINVAL (@len 0, unaligned, or a window is only partly inside), ENXIO
+ * (no window, or a hole), ENOTCONN.
+ */
+int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
+
+/**
+ * scif_mmap - map windows of the peer
+ * @addr: where, with SCIF_MAP_FIXED; otherwise a hint, or NULL
+ * @len: bytes, a multiple of the page size
+ * @prot: SCIF_PROT_READ, SCIF_PROT_WRITE, or both
+ * @flags: SCIF_MAP_FIXED
+ * @epd: connected endpoint
+ * @offset: in the peer's registered address space, page-aligned
+ *
+ * The mapping is shared with the peer, is not inherited by fork(), and lives
+ * until scif_munmap(), whatever becomes of the endpoints.
+ *
+ * Return: the address, or SCIF_MMAP_FAILED.
+ * Errors: EINVAL (unaligned, @len 0), ENXIO (not all of it is in windows), EACCES
+ * (against a window's protection), EOPNOTSUPP (the device cannot do it: only
+ * mic devices can), ENOMEM, ENOTCONN, ECONNRESET.
+ */
+void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
+		off_t offset);
+
+/**
+ * scif_munmap - unmap what scif_mmap() mapped
+ * @addr: address
+ * @len: bytes
+ *
+ * Return: 0.
+ * Errors: EINVAL (not what scif_mmap() returned).
+ */
+int scif_munmap(void *addr, size_t len);
+
+/**
+ * scif_readfrom - copy from the peer's windows into one's own
+ * @epd: connected endpoint
+ * @loffset: in this endpoint's registered address space
+ * @len: bytes
+ * @roffset: in the peer's
+ * @rma_flags: SCIF_RMA_SYNC: return when it is done; SCIF_RMA_ORDERED: the last
+ *	cache line arrives last; SCIF_RMA_USECPU, SCIF_RMA_USECACHE: no effect
+ *
+ * Without SCIF_RMA_SYNC the copy may be under way when this returns;
+ * scif_fence_mark(), scif_fence_signal() tell when it is done. Both ranges
+ * may span adjacent windows. Offsets need no alignment.
+ *
+ * Return: 0.
+ * Errors: EINVAL (unknown flags, @len 0), ENXIO (not all of it is in windows),
+ * EACCES (against a window's protection), ENOTCONN, ECONNRESET, ENOMEM.
+ */
+int scif_readfrom(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
+		  int rma_flags);
+
+/**
+ * scif_writeto - copy from one's own windows into the peer's
+ * @epd: connected endpoint
+ * @loffset: in this endpoint's registered address space
+ * @len: bytes
+ * @roffset: in the peer's
+ * @rma_flags: as for scif_readfrom()
+ *
+ * Return: 0. Errors: as scif_readfrom().
+ */
+int scif_writeto(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
+		 int rma_flags);
+
+/**
+ * scif_vreadfrom - copy from the peer's windows into memory
+ * @epd: connected endpoint
+ * @addr: where to; need not be registered
+ * @len: bytes
+ * @roffset: in the peer's registered address space
+ * @rma_flags: as for scif_readfrom(); SCIF_RMA_USECACHE: the caller will use
+ *	@addr again
+ *
+ * Return: 0. Errors: as scif_readfrom(), and EFAULT for @addr.
+ */
+int scif_vreadfrom(scif_epd_t epd, void *addr, size_t len, off_t roffset,
+		   int rma_flags);
+
+/**
+ * scif_vwriteto - copy from memory into the peer's windows
+ * @epd: connected endpoint
+ * @addr: where from; need not be registered
+ * @len: bytes
+ * @roffset: in the peer's registered address space
+ * @rma_flags: as for scif_vreadfrom()
+ *
+ * Return: 0. Errors: as scif_vreadfrom().
+ */
+int scif_vwriteto(scif_epd_t epd, void *addr, size_t len, off_t roffset,
+		  int rma_flags);
+
+/**
+ * scif_fence_mark - mark the copies begun so far
+ * @epd: connected endpoint
+ * @flags: SCIF_FENCE_INIT_SELF: those that this endpoint began, or
+ *	SCIF_FENCE_INIT_PEER: those that the peer began
+ * @mark: set to a value for scif_fence_wait()
+ *
+ * Return: 0.
+ * Errors: EINVAL (not exactly one of the flags), ENOTCONN, ECONNRESET.
+ */
+int scif_fence_mark(scif_epd_t epd, int flags, int *mark);
+
+/**
+ * scif_fence_wait - wait until the copies of a mark are done
+ * @epd: connected endpoint
+ * @mark: from scif_fence_mark() of this endpoint
+ *
+ * Return: 0.
+ * Errors: EINVAL (no such mark), ENOTCONN, ECONNRESET, EINTR.
+ */
+int scif_fence_wait(scif_epd_t epd, int mark);
+
+/**
+ * scif_fence_signal - write values when the copies begun so far are done
+ * @epd: connected endpoint
+ * @loff: in this endpoint's registered address space, multiple of 4
+ * @lval: value for @loff
+ * @roff: in the peer's, multiple of 4
+ * @rval: value for @roff
+ * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER, whose copies; and
+ *	SCIF_SIGNAL_LOCAL, SCIF_SIGNAL_REMOTE or both: which values
+ *
+ * Does not wait. Each value is written as 8 bytes.
+ *
+ * Return: 0.
+ * Errors: EINVAL (flags, alignment), ENXIO (8 bytes at an offset are not in a
+ * window), EACCES (the window has no SCIF_PROT_WRITE), ENOTCONN, ECONNRESET.
+ */
+int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff,
+		      uint64_t rval, int flags);
+
+/**
+ * scif_get_node_ids - which nodes are there
+ * @nodes: filled with the numbers of nodes online; may be NULL if @len is 0
+ * @len: how many fit into @nodes
+ * @self: set to the number of the node this process is on
+ *
+ * Return: how many nodes are online, also if that is more than @len.
+ * Errors: EFAULT (@self is NULL, or @nodes is and @len is not 0), EINVAL (@len
+ * below 0), ENODEV (no RDMA device).
+ */
+int scif_get_node_ids(uint16_t *nodes, int len, uint16_t *self);
+int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self);
+
+/**
+ * scif_get_fd - the file descriptor of an endpoint
+ * @epd: endpoint
+ *
+ * Return: @epd.
+ */
+int scif_get_fd(scif_epd_t epd);
+
+/**
+ * scif_poll - wait until something can be done
+ * @epds: endpoints; other file descriptors may be among them
+ * @nepds: how many
+ * @timeout_ms: milliseconds; 0: do not wait, below 0: no limit
+ *
+ * A listening endpoint: SCIF_POLLIN if accept will find somebody. A connected
+ * one: SCIF_POLLIN if there are bytes, SCIF_POLLOUT if there is room; if the
+ * peer is gone SCIF_POLLHUP, and SCIF_POLLIN while bytes remain. One that is
+ * being connected: SCIF_POLLOUT when scif_connect() has the result. Any
+ * other: SCIF_POLLERR.
+ *
+ * poll(), select() and epoll agree, but for what a socket can show: POLLHUP
+ * always comes with POLLIN, and POLLIN | POLLOUT stands for SCIF_POLLERR.
+ *
+ * Return: how many entries have events, 0 if the time is over.
+ * Errors: EFAULT, EINTR, EINVAL, ENOMEM.
+ */
+int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SCIF_H */

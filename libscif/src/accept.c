@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Accepting. Requests wait in the listener's list, up to its backlog.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rma.h"
+
+bool scif_request_event(struct scif_endpoint *listener, struct rdma_cm_id *id,
+			const struct scif_hello *hello)
+{
+	struct scif_pending *pending, **last;
+	bool keep = false;
+
+	pthread_mutex_lock(&listener->lock);
+	if (scif_state(listener) != SCIF_LISTENING ||
+	    listener->waiting >= listener->backlog ||
+	    hello->magic != SCIF_MAGIC || hello->protocol != SCIF_PROTOCOL)
+		goto unlock;
+	pending = calloc(1, sizeof(*pending));
+	if (!pending)
+		goto unlock;
+	pending->id = id;
+	pending->hello = *hello;
+	for (last = &listener->pending; *last; last = &(*last)->next)
+		;
+	*last = pending;
+	listener->waiting++;
+	keep = true;
+	scif_refresh(listener, -1);
+unlock:
+	pthread_mutex_unlock(&listener->lock);
+	return keep;
+}
+
+/* With the listener's lock: the peer does not wait any longer. */
+bool scif_pending_gone(struct scif_endpoint *listener, struct rdma_cm_id *id)
+{
+	struct scif_pending **link, *pending;
+
+	for (link = &listener->pending; *link; link = &(*link)->next) {
+		if ((*link)->id != id)
+			continue;
+		pending = *link;
+		*link = pending->next;
+		listener->waiting--;
+		free(pending);
+		return true;
+	}
+	return false;
+}
+
+/* Refuse all. */
+void scif_pending_clear(struct scif_endpoint *listener)
+{
+	struct scif_pending *list, *next;
+
+	pthread_mutex_lock(&listener->lock);
+	list = listener->pending;
+	listener->pending = NULL;
+	listener->waiting = 0;
+	pthread_mutex_unlock(&listener->lock);
+	for (; list; list = next) {
+		next = list->next;
+		rdma_destroy_id(list->id);
+		free(list);
+	}
+}
+
+static struct scif_pending *take(struct scif_endpoint *listener, scif_epd_t epd)
+{
+	struct scif_pending *pending;
+
+	pthread_mutex_lock(&listener->lock);
+	pending = listener->pending;
+	if (pending) {
+		listener->pending = pending->next;
+		listener->waiting--;
+	}
+	scif_refresh(listener, epd);
+	pthread_mutex_unlock(&listener->lock);
+	return pending;
+}
+
+static void put_back(struct scif_endpoint *listener,
+		     struct scif_pending *pending)
+{
+	pthread_mutex_lock(&listener->lock);
+	pending->next = listener->pending;
+	listener->pending = pending;
+	listener->waiting++;
+	scif_refresh(listener, -1);
+	pthread_mutex_unlock(&listener->lock);
+}
+
+/* 0, EINTR, or another errno if the peer is not there any more. */
+static int answer(struct scif_endpoint *ep, scif_epd_t epd,
+		  const struct scif_hello *hello)
+{
+	int err;
+
+	pthread_mutex_lock(&ep->lock);
+	scif_connect_begin(ep);
+	err = scif_link_open(&ep->link, ep->link.id, ep);
+	if (!err)
+		err = scif_rma_open(ep);
+	if (!err)
+		err = scif_link_join(&ep->link, hello);
+	scif_refresh(ep, epd);
+	if (!err)
+		err = scif_connect_answer(ep);
+	pthread_mutex_unlock(&ep->lock);
+	if (!err)
+		err = scif_connect_wait(ep, epd);
+	if (!err && scif_state(ep) == SCIF_BOUND)
+		err = ep->connect_error;
+	return err;
+}
+
+/* Make the new endpoint from a request; -1 with errno. */
+static scif_epd_t establish(struct scif_endpoint *listener,
+			    struct scif_pending *pending)
+{
+	struct scif_endpoint *ep;
+	scif_epd_t epd;
+	int err;
+
+	epd = scif_endpoint_new(&ep);
+	if (epd < 0) {
+		err = errno;
+		put_back(listener, pending);
+		errno = err;
+		return -1;
+	}
+	ep->port = listener->port;
+	ep->peer.node = pending->hello.node;
+	ep->peer.port = pending->hello.port;
+	pthread_mutex_lock(&listener->lock);
+	ep->link.id = pending->id;
+	pending->id->context = ep;
+	pthread_mutex_unlock(&listener->lock);
+	err = answer(ep, epd, &pending->hello);
+	if (err) {
+		close(epd);
+		scif_endpoint_shutdown(ep);
+		epd = -1;
+		errno = err == EINTR ? EINTR : ECONNABORTED;
+	} else {
+		ep->connect_untold = false;
+	}
+	free(pending);
+	scif_put(ep);
+	return epd;
+}
+
+static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
+		     struct scif_port_id *peer, scif_epd_t *newepd, int flags)
+{
+	struct scif_pending *pending;
+	struct scif_port_id from;
+	scif_epd_t new;
+
+	for (;;) {
+		pending = take(listener, epd);
+		if (!pending && scif_state(listener) == SCIF_CLOSED)
+			return EINTR;
+		if (!pending && !(flags & SCIF_ACCEPT_SYNC))
+			return EAGAIN;
+		if (!pending) {
+			if (scif_sleep(listener, epd, POLLIN))
+				return EINTR;
+			continue;
+		}
+		from.node = pending->hello.node;
+		from.port = pending->hello.port;
+		new = establish(listener, pending);
+		if (new >= 0)
+			break;
+		/* That one went away; perhaps another one waits. */
+		if (errno != ECONNABORTED)
+			return errno;
+	}
+	*peer = from;
+	*newepd = new;
+	return 0;
+}
+
+SCIF_EXPORT int scif_accept(scif_epd_t epd, struct scif_port_id *peer,
+			    scif_epd_t *newepd, int flags)
+{
+	struct scif_endpoint *listener = scif_get(epd);
+	int err = EINVAL;
+
+	if (!listener)
+		return -1;
+	if (!(flags & ~SCIF_ACCEPT_SYNC) && peer && newepd &&
+	    scif_state(listener) == SCIF_LISTENING)
+		err = do_accept(listener, epd, peer, newepd, flags);
+	scif_put(listener);
+	return err ? scif_fail(err) : 0;
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Connecting, and what rdma_cm says about a connection.
+ *
+ * The id that holds the endpoint's port stays; each attempt has an id of its
+ * own, so that an attempt can fail without the port being free in between.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "rma.h"
+
+/* Source ports of attempts, out of the way of what scif_bind() chooses. */
+enum {
+	FIRST_SOURCE = 61001,
+	SOURCES = 4500,
+	SOURCE_TRIES = 8,
+	READS = 16,
+	RETRIES = 7,
+	RNR_RETRIES = 3
+};
+
+static void fill_param(struct scif_endpoint *ep, struct rdma_conn_param *param,
+		       struct scif_hello *hello)
+{
+	uint8_t reads = ep->link.dev->max_reads;
+
+	scif_link_hello(&ep->link, hello);
+	hello->node = scif_own_node()->number;
+	hello->port = ep->port;
+	memset(param, 0, sizeof(*param));
+	param->private_data = hello;
+	param->private_data_len = sizeof(*hello);
+	param->responder_resources = reads < READS ? reads : READS;
+	param->initiator_depth = param->responder_resources;
+	param->retry_count = RETRIES;
+	param->rnr_retry_count = RNR_RETRIES;
+}
+
+/* Also for the side that accepts. 0 or an errno. */
+int scif_connect_answer(struct scif_endpoint *ep)
+{
+	struct rdma_conn_param param;
+	struct scif_hello hello;
+
+	fill_param(ep, &param, &hello);
+	return rdma_accept(ep->link.id, &param) ? errno : 0;
+}
+
+/* With the endpoint's lock. */
+void scif_connect_done(struct scif_endpoint *ep, int error)
+{
+	int connecting = SCIF_CONNECTING;
+
+	if (error)
+		ep->connect_error = error;
+	else
+		ep->connect_untold = true;
+	if (!atomic_compare_exchange_strong(&ep->state, &connecting,
+					    error ? SCIF_BOUND :
+						    SCIF_CONNECTED))
+		return;
+	atomic_fetch_sub(&scif_process.connecting, 1);
+	scif_refresh(ep, -1);
+}
+
+void scif_connect_tick(struct scif_endpoint *ep)
+{
+	if (scif_state(ep) != SCIF_CONNECTING)
+		return;
+	pthread_mutex_lock(&ep->lock);
+	if (scif_state(ep) == SCIF_CONNECTING &&
+	    scif_now_ms() > ep->connect_ends)
+		scif_connect_done(ep, ENODEV);
+	pthread_mutex_unlock(&ep->lock);
+}
+
+static void ask(struct scif_endpoint *ep)
+{
+	struct rdma_conn_param param;
+	struct scif_hello hello;
+	int err;
+
+	err = scif_link_open(&ep->link, ep->link.id, ep);
+	if (!err)
+		err = scif_rma_open(ep);
+	if (!err) {
+		fill_param(ep, &param, &hello);
+		if (rdma_connect(ep->link.id, &param))
+			err = errno;
+	}
+	if (err)
+		scif_connect_done(ep, err);
+}
+
+static void established(struct scif_endpoint *ep,
+			const struct scif_hello *hello)
+{
+	int err = 0;
+
+	/* The side that accepts has joined before it answered. */
+	if (!ep->link.peer_rkey) {
+		if (hello->magic != SCIF_MAGIC ||
+		    hello->protocol != SCIF_PROTOCOL)
+			err = ECONNREFUSED;
+		else
+			err = scif_link_join(&ep->link, hello);
+	}
+	scif_connect_done(ep, err);
+}
+
+static void connect_event(struct scif_endpoint *ep,
+			  enum rdma_cm_event_type type,
+			  const struct scif_hello *hello)
+{
+	switch (type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (rdma_resolve_route(ep->link.id, SCIF_RESOLVE_MS))
+			scif_connect_done(ep, ENODEV);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		ask(ep);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		established(ep, hello);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		scif_connect_done(ep, ECONNREFUSED);
+		break;
+	default:
+		scif_connect_done(ep, ENODEV);
+	}
+}
+
+/* @id stays valid until this returns. True: it shall be destroyed. */
+bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
+			enum rdma_cm_event_type type,
+			const struct scif_hello *hello)
+{
+	struct scif_endpoint *owner = NULL;
+	bool gone = false;
+
+	pthread_mutex_lock(&ep->lock);
+	if (ep->link.id == id) {
+		if (scif_state(ep) == SCIF_CONNECTING) {
+			connect_event(ep, type, hello);
+		} else if (type == RDMA_CM_EVENT_DISCONNECTED ||
+			   type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+			scif_lost(ep);
+			rdma_disconnect(id); /* The peer waits for it. */
+		}
+	} else if (ep->holder != id) {
+		gone = scif_pending_gone(ep, id);
+		/* Or accepted just now: then it has another owner. */
+		owner = id->context;
+		if (gone || owner == ep || !scif_try_get(owner))
+			owner = NULL;
+	}
+	pthread_mutex_unlock(&ep->lock);
+	if (owner) {
+		scif_connect_event(owner, id, type, hello);
+		scif_put(owner);
+	}
+	return gone;
+}
+
+static void set_port(struct sockaddr_storage *address, uint16_t port)
+{
+	((struct sockaddr_in *)address)->sin_port = htons(port);
+}
+
+static int bind_source(struct rdma_cm_id *id)
+{
+	struct sockaddr_storage source = scif_own_node()->address;
+	int i;
+
+	for (i = 0; i < SOURCE_TRIES; i++) {
+		set_port(&source, FIRST_SOURCE + rand() % SOURCES);
+		if (!rdma_bind_addr(id, (struct sockaddr *)&source))
+			return 0;
+	}
+	set_port(&source, 0);
+	return rdma_bind_addr(id, (struct sockaddr *)&source);
+}
+
+/* With the endpoint's lock; 0 or an errno. */
+static int start(struct scif_endpoint *ep, const struct scif_node *node,
+		 uint16_t port)
+{
+	struct sockaddr_storage address = node->address;
+	struct rdma_cm_id *id;
+
+	set_port(&address, port);
+	if (rdma_create_id(scif_process.cm, &id, ep, RDMA_PS_TCP))
+		return errno;
+	ep->link.id = id;
+	if (bind_source(id) ||
+	    rdma_resolve_addr(id, NULL, (struct sockaddr *)&address,
+			      SCIF_RESOLVE_MS))
+		return ENODEV;
+	return 0;
+}
+
+/* With the endpoint's lock: its state is CONNECTING from now on. */
+void scif_connect_begin(struct scif_endpoint *ep)
+{
+	ep->connect_ends = scif_now_ms() + SCIF_CONNECT_MS;
+	atomic_store(&ep->state, SCIF_CONNECTING);
+	if (!atomic_fetch_add(&scif_process.connecting, 1))
+		scif_process_kick();
+}
+
+/* What is left of an attempt that failed. */
+static void clear(struct scif_endpoint *ep)
+{
+	struct scif_link old = ep->link;
+
+	memset(&ep->link, 0, offsetof(struct scif_link, lock));
+	pthread_mutex_unlock(&ep->lock);
+	scif_link_close(&old); /* waits for the progress thread */
+	pthread_mutex_lock(&ep->lock);
+}
+
+/* With the endpoint's lock. EINPROGRESS if it began. */
+static int begin(struct scif_endpoint *ep, scif_epd_t epd,
+		 const struct scif_node *node, uint16_t port)
+{
+	int err = 0;
+
+	if (scif_state(ep) == SCIF_UNBOUND)
+		err = scif_hold_port(ep, 0);
+	if (err)
+		return err;
+	scif_connect_begin(ep);
+	if (ep->link.id)
+		clear(ep);
+	if (scif_state(ep) == SCIF_CLOSED)
+		return EBADF;
+	err = start(ep, node, port);
+	if (err) {
+		scif_connect_done(ep, err);
+		ep->connect_error = 0;
+	}
+	scif_refresh(ep, epd);
+	return err ? err : EINPROGRESS;
+}
+
+/* With the endpoint's lock: 0, EINPROGRESS, or an errno. */
+static int result(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	int err;
+
+	switch (scif_state(ep)) {
+	case SCIF_LISTENING:
+		return EOPNOTSUPP;
+	case SCIF_CONNECTING:
+		return EINPROGRESS;
+	case SCIF_CONNECTED:
+		err = ep->connect_untold ? 0 : EISCONN;
+		ep->connect_untold = false;
+		return err;
+	case SCIF_DISCONNECTED:
+		return EINVAL;
+	case SCIF_CLOSED:
+		return EBADF;
+	default:
+		err = ep->connect_error;
+		ep->connect_error = 0;
+		if (err)
+			scif_refresh(ep, epd);
+		return err;
+	}
+}
+
+/* Wait while it is under way; 0 or EINTR. */
+int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	while (scif_state(ep) == SCIF_CONNECTING) {
+		if (scif_sleep(ep, epd, POLLOUT))
+			return EINTR;
+		/* Awake for another's close: sleep again. */
+		if (scif_state(ep) == SCIF_CONNECTING)
+			scif_refresh(ep, epd);
+	}
+	return 0;
+}
+
+static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
+		      const struct scif_port_id *dst)
+{
+	const struct scif_node *node;
+	int err, state;
+
+	if (!dst)
+		return EINVAL;
+	node = scif_node(dst->node);
+	if (!node)
+		return ENODEV;
+	if (!dst->port)
+		return EINVAL;
+	pthread_mutex_lock(&ep->lock);
+	state = scif_state(ep);
+	err = result(ep, epd);
+	if (!err && (state == SCIF_UNBOUND || state == SCIF_BOUND)) {
+		ep->peer = *dst;
+		err = begin(ep, epd, node, dst->port);
+	}
+	pthread_mutex_unlock(&ep->lock);
+	if (err != EINPROGRESS || state == SCIF_CONNECTING ||
+	    fcntl(epd, F_GETFL) & O_NONBLOCK)
+		return err;
+	err = scif_connect_wait(ep, epd);
+	if (err)
+		return err;
+	pthread_mutex_lock(&ep->lock);
+	err = result(ep, epd);
+	pthread_mutex_unlock(&ep->lock);
+	return err == EBADF ? EINTR : err;
+}
+
+SCIF_EXPORT int scif_connect(scif_epd_t epd, struct scif_port_id *dst)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	int err, port;
+
+	if (!ep)
+		return -1;
+	err = do_connect(ep, epd, dst);
+	port = ep->port;
+	scif_put(ep);
+	return err ? scif_fail(err) : port;
+}

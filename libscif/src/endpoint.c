@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * The life of an endpoint: open, bind, listen, close.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "rma.h"
+
+enum { CM_BACKLOG = 1024, PORT_TRIES = 64 };
+
+uint64_t scif_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ULL + now.tv_nsec / 1000000;
+}
+
+int scif_check_connected(struct scif_endpoint *ep)
+{
+	switch (scif_state(ep)) {
+	case SCIF_CONNECTED:
+		return 0;
+	case SCIF_DISCONNECTED:
+		return ECONNRESET;
+	case SCIF_CLOSED:
+		return EBADF;
+	default:
+		return ENOTCONN;
+	}
+}
+
+static void init_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* A descriptor and an endpoint with a reference for the caller. */
+scif_epd_t scif_endpoint_new(struct scif_endpoint **result)
+{
+	struct scif_endpoint *ep = calloc(1, sizeof(*ep));
+	scif_epd_t epd;
+	int err;
+
+	if (!ep)
+		return scif_fail(ENOMEM);
+	epd = scif_steer_open(&ep->steer, &ep->inode);
+	if (epd < 0)
+		goto fail;
+	atomic_init(&ep->refs, 1);
+	init_lock(&ep->lock);
+	init_lock(&ep->tx_lock);
+	init_lock(&ep->rx_lock);
+	init_lock(&ep->link.lock);
+	if (scif_table_add(ep, epd)) {
+		errno = ENOMEM;
+		goto fail_steer;
+	}
+	if (scif_watch_endpoint(ep))
+		goto fail_table;
+	*result = ep;
+	return epd;
+
+fail_table:
+	scif_table_remove(ep);
+fail_steer:
+	err = errno;
+	close(epd);
+	scif_steer_close(&ep->steer);
+	errno = err;
+fail:
+	free(ep);
+	return SCIF_OPEN_FAILED;
+}
+
+/* Nothing refers to it any more. */
+void scif_endpoint_free(struct scif_endpoint *ep)
+{
+	scif_rma_close(ep);
+	scif_link_close(&ep->link);
+	scif_steer_close(&ep->steer);
+	pthread_mutex_destroy(&ep->lock);
+	pthread_mutex_destroy(&ep->tx_lock);
+	pthread_mutex_destroy(&ep->rx_lock);
+	pthread_mutex_destroy(&ep->link.lock);
+	free(ep);
+}
+
+/* The descriptor is closed: let go of everything that others can see. */
+void scif_endpoint_shutdown(struct scif_endpoint *ep)
+{
+	struct rdma_cm_id *holder;
+	int state;
+
+	pthread_mutex_lock(&ep->lock);
+	state = atomic_exchange(&ep->state, SCIF_CLOSED);
+	holder = ep->holder;
+	ep->holder = NULL;
+	pthread_mutex_unlock(&ep->lock);
+	if (state == SCIF_CLOSED)
+		return;
+	if (state == SCIF_CONNECTING)
+		atomic_fetch_sub(&scif_process.connecting, 1);
+	if (atomic_exchange(&ep->hot, false))
+		atomic_fetch_sub(&scif_process.hot, 1);
+	if (ep->link.id && state >= SCIF_CONNECTED) {
+		rdma_disconnect(ep->link.id);
+		scif_link_break(&ep->link);
+	}
+	if (holder)
+		rdma_destroy_id(holder);
+	scif_pending_clear(ep);
+	scif_refresh(ep, -1); /* wakes those who wait */
+	scif_table_remove(ep);
+}
+
+SCIF_EXPORT scif_epd_t scif_open(void)
+{
+	struct scif_endpoint *ep;
+	scif_epd_t epd;
+	int err;
+
+	err = scif_process_start();
+	if (err)
+		return scif_fail(err);
+	if (!scif_own_node())
+		return scif_fail(ENODEV);
+	epd = scif_endpoint_new(&ep);
+	if (epd < 0)
+		return epd;
+	scif_refresh(ep, epd);
+	scif_put(ep);
+	return epd;
+}
+
+SCIF_EXPORT int scif_close(scif_epd_t epd)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	int ret;
+
+	if (!ep)
+		return -1;
+	scif_table_doubt();
+	ret = close(epd);
+	if (scif_steer_is_closed(&ep->steer))
+		scif_endpoint_shutdown(ep);
+	else
+		scif_wake_sleepers(ep);
+	scif_put(ep);
+	return ret;
+}
+
+SCIF_EXPORT int scif_get_fd(scif_epd_t epd)
+{
+	return epd;
+}
+
+static bool may_use_admin_ports(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, data))
+		return geteuid() == 0;
+	return data[CAP_TO_INDEX(CAP_NET_BIND_SERVICE)].effective &
+	       CAP_TO_MASK(CAP_NET_BIND_SERVICE);
+}
+
+static void set_port(struct sockaddr_storage *address, uint16_t port)
+{
+	/* The port is at the same place in both families. */
+	((struct sockaddr_in *)address)->sin_port = htons(port);
+}
+
+static int hold(struct scif_endpoint *ep, uint16_t port)
+{
+	struct sockaddr_storage address = scif_own_node()->address;
+	int err;
+
+	if (rdma_create_id(scif_process.cm, &ep->holder, ep, RDMA_PS_TCP)) {
+		ep->holder = NULL;
+		return errno;
+	}
+	set_port(&address, port);
+	if (!rdma_bind_addr(ep->holder, (struct sockaddr *)&address)) {
+		ep->port = ntohs(rdma_get_src_port(ep->holder));
+		if (ep->port > SCIF_PORT_RSVD || port)
+			return 0;
+		errno = EADDRINUSE; /* Not one that may be chosen. */
+	}
+	err = errno;
+	rdma_destroy_id(ep->holder);
+	ep->holder = NULL;
+	ep->port = 0;
+	return err == EADDRINUSE ? EINVAL : err == EADDRNOTAVAIL ? ENODEV : err;
+}
+
+/* With the endpoint's lock; 0 or an errno. */
+int scif_hold_port(struct scif_endpoint *ep, uint16_t port)
+{
+	int i, err;
+
+	if (port) {
+		err = hold(ep, port);
+	} else {
+		err = hold(ep, 0);
+		for (i = 0; err == EINVAL && i < PORT_TRIES; i++)
+			err = hold(ep, SCIF_PORT_RSVD + 1 + rand() % 60000);
+		if (err == EINVAL)
+			err = ENOSPC;
+	}
+	if (!err)
+		atomic_store(&ep->state, SCIF_BOUND);
+	return err;
+}
+
+static int do_bind(struct scif_endpoint *ep, uint16_t port)
+{
+	switch (scif_state(ep)) {
+	case SCIF_UNBOUND:
+		return scif_hold_port(ep, port);
+	case SCIF_LISTENING:
+	case SCIF_CONNECTED:
+		return EISCONN;
+	case SCIF_CLOSED:
+		return EBADF;
+	default:
+		return EINVAL;
+	}
+}
+
+SCIF_EXPORT int scif_bind(scif_epd_t epd, uint16_t pn)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	int err, port;
+
+	if (!ep)
+		return -1;
+	if (pn && pn < SCIF_ADMIN_PORT_END && !may_use_admin_ports()) {
+		scif_put(ep);
+		return scif_fail(EACCES);
+	}
+	pthread_mutex_lock(&ep->lock);
+	err = do_bind(ep, pn);
+	port = ep->port;
+	pthread_mutex_unlock(&ep->lock);
+	scif_put(ep);
+	return err ? scif_fail(err) : port;
+}
+
+static int do_listen(struct scif_endpoint *ep, int backlog)
+{
+	switch (scif_state(ep)) {
+	case SCIF_BOUND:
+		break;
+	case SCIF_LISTENING:
+	case SCIF_CONNECTED:
+		return EISCONN;
+	case SCIF_CLOSED:
+		return EBADF;
+	default:
+		return EINVAL;
+	}
+	ep->backlog = backlog;
+	if (rdma_listen(ep->holder, CM_BACKLOG))
+		return errno == EADDRINUSE ? EINVAL : errno;
+	ep->connect_error = 0;
+	atomic_store(&ep->state, SCIF_LISTENING);
+	return 0;
+}
+
+SCIF_EXPORT int scif_listen(scif_epd_t epd, int backlog)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	int err;
+
+	if (!ep)
+		return -1;
+	if (backlog <= 0) {
+		scif_put(ep);
+		return scif_fail(EINVAL);
+	}
+	pthread_mutex_lock(&ep->lock);
+	err = do_listen(ep, backlog);
+	if (!err)
+		scif_refresh(ep, epd);
+	pthread_mutex_unlock(&ep->lock);
+	scif_put(ep);
+	return err ? scif_fail(err) : 0;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * Endpoints, their connections, and the process they live in.
+ *
+ * Locks, in the order they are taken: an endpoint's rx or tx lock, its lock,
+ * its steer's lock, its link's lock. The table's lock is taken alone.
+ */
+#ifndef SCIF_INTERNAL_H
+#define SCIF_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "scif.h"
+#include "wire.h"
+
+#define SCIF_EXPORT __attribute__((visibility("default")))
+
+enum {
+	SCIF_MAX_NODES = 256,
+	SCIF_CONNECT_MS = 10000,
+	SCIF_RESOLVE_MS = 1000,
+	SCIF_TX_DEPTH = 16,
+	SCIF_RX_DEPTH = 32,
+	SCIF_RMA_DEPTH = 64
+};
+
+enum scif_state {
+	SCIF_UNBOUND,
+	SCIF_BOUND,
+	SCIF_LISTENING,
+	SCIF_CONNECTING,
+	SCIF_CONNECTED,
+	SCIF_DISCONNECTED,
+	SCIF_CLOSED
+};
+
+/* A device in use: what all connections over it share. */
+struct scif_device {
+	struct scif_device *next;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	uint32_t max_msg;
+	uint8_t max_reads;
+};
+
+/* The library's end of the descriptor, and what the user's end shows. */
+struct scif_steer {
+	pthread_mutex_t lock;
+	int fd;
+	bool in;
+	bool out;
+	bool hup;
+};
+
+/* A connection's queue pairs and memory. */
+struct scif_link {
+	struct scif_device *dev;
+	struct rdma_cm_id *id; /* its qp is for messages */
+	struct ibv_qp *rma_qp;
+	struct ibv_cq *tx_cq;
+	struct ibv_cq *rx_cq;
+	struct ibv_cq *rma_cq;
+	struct scif_shared *shared; /* the peer writes and reads it */
+	struct scif_local *local;
+	struct ibv_mr *shared_mr;
+	struct ibv_mr *local_mr;
+	uint64_t peer_addr; /* the peer's shared block */
+	uint32_t peer_rkey;
+	uint32_t peer_rma_qpn;
+	uint32_t peer_rma_psn;
+	uint32_t max_inline;
+	uint32_t rma_psn;
+	pthread_mutex_t lock; /* of the message QP's send side */
+};
+
+/* Registered memory that only this side uses. */
+struct scif_local {
+	uint32_t produced;
+	uint32_t consumed;
+	uint32_t want_data;
+	uint32_t want_room;
+	uint32_t dir_gen;
+	uint32_t gap[11];
+	struct scif_dir_head dir_before;
+	struct scif_dir_head dir_after;
+	struct scif_message out;
+	struct scif_message in[SCIF_RX_DEPTH];
+	uint64_t values[SCIF_SCRATCH_SLOTS];
+	uint8_t ring[SCIF_RING_BYTES] __attribute__((aligned(4096)));
+};
+
+/* A connection that nobody accepted yet. */
+struct scif_pending {
+	struct scif_pending *next;
+	struct rdma_cm_id *id;
+	struct scif_hello hello;
+};
+
+struct scif_endpoint {
+	struct scif_endpoint *next; /* in the table */
+	uint64_t inode;
+	atomic_int refs;
+	atomic_int state;
+	atomic_uint sleepers; /* calls that sleep on the descriptor */
+	atomic_uint closes;   /* tells them to look if it is theirs */
+	atomic_bool dirty;    /* the progress thread shall refresh it */
+	bool linked;	      /* counts among the table's */
+
+	pthread_mutex_t lock;
+	struct rdma_cm_id *holder; /* holds the port, listens */
+	uint16_t port;
+	struct scif_port_id peer;
+	int connect_error;     /* not yet told */
+	bool connect_untold;   /* scif_connect() has not returned the port */
+	uint64_t connect_ends; /* ms */
+	int backlog;
+	int waiting;
+	struct scif_pending *pending;
+
+	struct scif_steer steer;
+	struct scif_link link;
+
+	pthread_mutex_t tx_lock;
+	uint32_t produced;
+	const uint8_t *tx_page; /* the last page found readable */
+	uint32_t woken_data;	/* the peer's wishes that were granted */
+
+	pthread_mutex_t rx_lock;
+	uint32_t consumed;
+	const uint8_t *rx_page; /* the last page found writable */
+	uint32_t woken_room;
+
+	atomic_bool armed_data; /* the peer will wake us */
+	atomic_bool armed_room;
+	atomic_bool hot; /* in a row of waiting receives: not armed */
+	atomic_uint waits;
+	atomic_uint ticks;
+
+	struct scif_rma *rma; /* windows and copies */
+};
+
+/* process.c: the process's devices, and its thread. */
+
+struct scif_process {
+	pthread_mutex_t lock;
+	int epoll;
+	int kick; /* an eventfd for the thread */
+	struct rdma_event_channel *cm;
+	struct scif_device *devices;
+	pthread_t thread;
+	bool running;
+	bool forked;	/* the child of a process that used the library */
+	atomic_int hot; /* endpoints that need the short tick */
+	atomic_int connecting; /* those that need the long one */
+};
+
+extern struct scif_process scif_process;
+
+/* Start what needs to run; 0 or an errno. */
+int scif_process_start(void);
+void scif_process_kick(void);
+int scif_watch_endpoint(struct scif_endpoint *ep);
+uint64_t scif_now_ms(void);
+/* The device of @ctx, or NULL with errno. */
+struct scif_device *scif_device_get(struct ibv_context *ctx);
+
+/* table.c: endpoints by descriptor. */
+
+/* Take a reference, or NULL with errno EBADF or ENOTTY. */
+struct scif_endpoint *scif_get(scif_epd_t epd);
+struct scif_endpoint *scif_get_by_inode(uint64_t inode);
+/* The next after @ep, or the first; gives back the reference to @ep. */
+struct scif_endpoint *scif_get_next(struct scif_endpoint *ep);
+bool scif_try_get(struct scif_endpoint *ep);
+void scif_put(struct scif_endpoint *ep);
+int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd);
+void scif_table_remove(struct scif_endpoint *ep);
+/* The next scif_get() looks at the descriptor again. */
+void scif_table_doubt(void);
+/* After fork(), in the child: forget all. */
+void scif_table_abandon(int null);
+
+/* endpoint.c */
+scif_epd_t scif_endpoint_new(struct scif_endpoint **result);
+void scif_endpoint_shutdown(struct scif_endpoint *ep);
+void scif_endpoint_free(struct scif_endpoint *ep);
+
+static inline int scif_state(struct scif_endpoint *ep)
+{
+	return atomic_load_explicit(&ep->state, memory_order_acquire);
+}
+
+/* Set errno and return -1. */
+static inline int scif_fail(int error)
+{
+	errno = error;
+	return -1;
+}
+
+/* 0, ENOTCONN or ECONNRESET. */
+int scif_check_connected(struct scif_endpoint *ep);
+
+/* With the endpoint's lock; 0 or an errno. */
+int scif_hold_port(struct scif_endpoint *ep, uint16_t port);
+
+/* steer.c: the descriptor. */
+int scif_steer_open(struct scif_steer *steer, uint64_t *inode);
+void scif_steer_close(struct scif_steer *steer);
+/* Did the user's end go? */
+bool scif_steer_is_closed(struct scif_steer *steer);
+/*
+ * Make the descriptor show what is so. @epd is the descriptor, or -1 where it
+ * isn't known for sure: then nothing is taken back.
+ */
+void scif_refresh(struct scif_endpoint *ep, scif_epd_t epd);
+int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event);
+void scif_wake_sleepers(struct scif_endpoint *ep);
+
+/* poll.c: POLLIN, ... as they are now. */
+short scif_ready(struct scif_endpoint *ep);
+
+/* nodes.c */
+struct scif_node {
+	uint16_t number;
+	struct sockaddr_storage address;
+	char device[IBV_SYSFS_NAME_MAX]; /* of this machine, or empty */
+	bool mic;
+};
+
+/* The nodes, sorted by number, and the index of one's own; -errno. */
+int scif_nodes(const struct scif_node **nodes, unsigned int *self);
+const struct scif_node *scif_node(uint16_t number);
+const struct scif_node *scif_own_node(void);
+
+/* connect.c */
+/* Called by the progress thread; true if @id shall be destroyed. */
+bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
+			enum rdma_cm_event_type type,
+			const struct scif_hello *hello);
+void scif_connect_tick(struct scif_endpoint *ep);
+void scif_connect_begin(struct scif_endpoint *ep);
+int scif_connect_answer(struct scif_endpoint *ep);
+void scif_connect_done(struct scif_endpoint *ep, int error);
+int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd);
+
+/* accept.c */
+/* False if the request is refused. */
+bool scif_request_event(struct scif_endpoint *listener, struct rdma_cm_id *id,
+			const struct scif_hello *hello);
+bool scif_pending_gone(struct scif_endpoint *listener, struct rdma_cm_id *id);
+void scif_pending_clear(struct scif_endpoint *listener);
+
+/* link.c */
+int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner);
+void scif_link_close(struct scif_link *link);
+void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
+/* After the peer's hello: connect the QP for RMAs. */
+int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
+/* Everything under way ends with an error. */
+void scif_link_break(struct scif_link *link);
+int scif_link_post_recv(struct scif_link *link, unsigned int slot);
+/* Post and wait, with the link's lock; 0 or ECONNRESET. */
+int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
+/* Write words of the local block into the peer's shared block. */
+int scif_link_write_words(struct scif_link *link, const void *words,
+			  size_t place, uint32_t length);
+int scif_link_send(struct scif_link *link, const struct scif_message *message);
+/* Wait a little, the longer the more @round counts. */
+void scif_relax(unsigned int round);
+
+/* The connection is gone, as far as this side can tell. */
+void scif_lost(struct scif_endpoint *ep);
+
+/* message.c */
+uint32_t scif_bytes(struct scif_endpoint *ep);
+uint32_t scif_room(struct scif_endpoint *ep);
+void scif_arm(struct scif_endpoint *ep);
+void scif_cool(struct scif_endpoint *ep, scif_epd_t epd);
+
+/* control.c: messages for the progress thread. */
+void scif_control_event(struct scif_endpoint *ep);
+
+/* memory.c: copies that report bad addresses. */
+int scif_copy_in(void *to, const void *from, size_t length);
+int scif_copy_out(void *to, const void *from, size_t length);
+
+#endif /* SCIF_INTERNAL_H */

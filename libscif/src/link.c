@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * A connection's verbs objects: one RC queue pair for messages, which rdma_cm
+ * connects, and one for RMAs beside it, so that neither waits for the other.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "internal.h"
+
+enum { MAX_INLINE = 64, SPIN_ROUNDS = 2000, YIELD_ROUNDS = 4000 };
+
+static const struct timespec nap = { .tv_nsec = 50000 };
+
+void scif_relax(unsigned int round)
+{
+	if (round < SPIN_ROUNDS)
+		__builtin_ia32_pause();
+	else if (round < YIELD_ROUNDS)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+static void *pages(size_t length)
+{
+	void *mem = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return mem == MAP_FAILED ? NULL : mem;
+}
+
+static int open_memory(struct scif_link *link)
+{
+	struct ibv_pd *pd = link->dev->pd;
+
+	link->shared = pages(sizeof(*link->shared));
+	link->local = pages(sizeof(*link->local));
+	if (!link->shared || !link->local)
+		return -1;
+	link->shared_mr = ibv_reg_mr(pd, link->shared, sizeof(*link->shared),
+				     IBV_ACCESS_LOCAL_WRITE |
+					     IBV_ACCESS_REMOTE_WRITE |
+					     IBV_ACCESS_REMOTE_READ);
+	if (!link->shared_mr)
+		return -1;
+	link->local_mr = ibv_reg_mr(pd, link->local, sizeof(*link->local),
+				    IBV_ACCESS_LOCAL_WRITE);
+	return link->local_mr ? 0 : -1;
+}
+
+static int open_queues(struct scif_link *link, void *owner)
+{
+	struct scif_device *dev = link->dev;
+
+	link->tx_cq = ibv_create_cq(dev->ctx, SCIF_TX_DEPTH, NULL, NULL, 0);
+	if (!link->tx_cq)
+		return -1;
+	link->rx_cq = ibv_create_cq(dev->ctx, SCIF_RX_DEPTH, owner,
+				    dev->channel, 0);
+	if (!link->rx_cq)
+		return -1;
+	link->rma_cq = ibv_create_cq(dev->ctx, SCIF_RMA_DEPTH + 1, owner,
+				     dev->channel, 0);
+	if (!link->rma_cq)
+		return -1;
+	return ibv_req_notify_cq(link->rx_cq, 0) ? -1 : 0;
+}
+
+static int open_pairs(struct scif_link *link)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = link->tx_cq,
+		.recv_cq = link->rx_cq,
+		.cap = { .max_send_wr = SCIF_TX_DEPTH,
+			 .max_recv_wr = SCIF_RX_DEPTH,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1,
+			 .max_inline_data = MAX_INLINE },
+		.qp_type = IBV_QPT_RC,
+	};
+	unsigned int i;
+
+	if (rdma_create_qp(link->id, link->dev->pd, &init)) {
+		init.cap.max_inline_data = 0;
+		if (rdma_create_qp(link->id, link->dev->pd, &init))
+			return -1;
+	}
+	link->max_inline = init.cap.max_inline_data;
+	for (i = 0; i < SCIF_RX_DEPTH; i++)
+		if (scif_link_post_recv(link, i))
+			return -1;
+	init.send_cq = link->rma_cq;
+	init.recv_cq = link->rma_cq;
+	init.cap.max_send_wr = SCIF_RMA_DEPTH;
+	init.cap.max_recv_wr = 1;
+	init.cap.max_inline_data = link->max_inline ? 8 : 0;
+	link->rma_qp = ibv_create_qp(link->dev->pd, &init);
+	link->rma_psn = (uint32_t)rand() & 0xffffff;
+	return link->rma_qp ? 0 : -1;
+}
+
+/* @owner is what events of the link's queues tell. 0 or an errno. */
+int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
+{
+	link->id = id;
+	link->dev = scif_device_get(id->verbs);
+	if (!link->dev || open_memory(link) || open_queues(link, owner) ||
+	    open_pairs(link))
+		return errno ? errno : ENOMEM;
+	return 0;
+}
+
+/* Works for what scif_link_open() left when it failed, too. */
+void scif_link_close(struct scif_link *link)
+{
+	if (link->rma_qp)
+		ibv_destroy_qp(link->rma_qp);
+	if (link->id && link->id->qp)
+		rdma_destroy_qp(link->id);
+	if (link->tx_cq)
+		ibv_destroy_cq(link->tx_cq);
+	if (link->rx_cq)
+		ibv_destroy_cq(link->rx_cq);
+	if (link->rma_cq)
+		ibv_destroy_cq(link->rma_cq);
+	if (link->shared_mr)
+		ibv_dereg_mr(link->shared_mr);
+	if (link->local_mr)
+		ibv_dereg_mr(link->local_mr);
+	if (link->shared)
+		munmap(link->shared, sizeof(*link->shared));
+	if (link->local)
+		munmap(link->local, sizeof(*link->local));
+	if (link->id)
+		rdma_destroy_id(link->id);
+	memset(link, 0, offsetof(struct scif_link, lock));
+}
+
+void scif_link_hello(struct scif_link *link, struct scif_hello *hello)
+{
+	memset(hello, 0, sizeof(*hello));
+	hello->magic = SCIF_MAGIC;
+	hello->protocol = SCIF_PROTOCOL;
+	hello->rma_qpn = link->rma_qp->qp_num;
+	hello->rma_psn = link->rma_psn;
+	hello->shared_rkey = link->shared_mr->rkey;
+	hello->shared_addr = (uintptr_t)link->shared;
+}
+
+/* The RMA pair takes the way of the message pair, to a pair of its own. */
+static int to_state(struct scif_link *link, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask;
+
+	if (rdma_init_qp_attr(link->id, &attr, &mask))
+		return -1;
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_READ |
+				       IBV_ACCESS_REMOTE_WRITE;
+	if (mask & IBV_QP_DEST_QPN)
+		attr.dest_qp_num = link->peer_rma_qpn;
+	if (mask & IBV_QP_RQ_PSN)
+		attr.rq_psn = link->peer_rma_psn;
+	if (mask & IBV_QP_SQ_PSN)
+		attr.sq_psn = link->rma_psn;
+	errno = ibv_modify_qp(link->rma_qp, &attr, mask);
+	return errno ? -1 : 0;
+}
+
+int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
+{
+	link->peer_addr = hello->shared_addr;
+	link->peer_rkey = hello->shared_rkey;
+	link->peer_rma_qpn = hello->rma_qpn;
+	link->peer_rma_psn = hello->rma_psn & 0xffffff;
+	if (to_state(link, IBV_QPS_INIT) || to_state(link, IBV_QPS_RTR) ||
+	    to_state(link, IBV_QPS_RTS))
+		return errno;
+	return 0;
+}
+
+void scif_link_break(struct scif_link *link)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (link->id && link->id->qp)
+		ibv_modify_qp(link->id->qp, &attr, IBV_QP_STATE);
+	if (link->rma_qp)
+		ibv_modify_qp(link->rma_qp, &attr, IBV_QP_STATE);
+}
+
+int scif_link_post_recv(struct scif_link *link, unsigned int slot)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)&link->local->in[slot],
+		.length = sizeof(struct scif_message),
+		.lkey = link->local_mr->lkey,
+	};
+	struct ibv_recv_wr wr = { .wr_id = slot,
+				  .sg_list = &sge,
+				  .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+
+	return ibv_post_recv(link->id->qp, &wr, &bad);
+}
+
+int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *last = wr, *bad;
+	unsigned int round = 0;
+	struct ibv_wc wc;
+	int count;
+
+	while (last->next)
+		last = last->next;
+	last->send_flags |= IBV_SEND_SIGNALED;
+	if (ibv_post_send(link->id->qp, wr, &bad))
+		return ECONNRESET;
+	while (!(count = ibv_poll_cq(link->tx_cq, 1, &wc)))
+		scif_relax(round++);
+	return count < 0 || wc.status != IBV_WC_SUCCESS ? ECONNRESET : 0;
+}
+
+int scif_link_write_words(struct scif_link *link, const void *words,
+			  size_t place, uint32_t length)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)words,
+		.length = length,
+		.lkey = link->local_mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = length <= link->max_inline ? IBV_SEND_INLINE : 0,
+		.wr.rdma = { .remote_addr = link->peer_addr + place,
+			     .rkey = link->peer_rkey },
+	};
+
+	return scif_link_write(link, &wr);
+}
+
+int scif_link_send(struct scif_link *link, const struct scif_message *message)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)&link->local->out,
+		.length = sizeof(*message),
+		.lkey = link->local_mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+	};
+	int err;
+
+	pthread_mutex_lock(&link->lock);
+	link->local->out = *message;
+	err = scif_link_write(link, &wr);
+	pthread_mutex_unlock(&link->lock);
+	return err;
+}
+
+void scif_lost(struct scif_endpoint *ep)
+{
+	int connected = SCIF_CONNECTED;
+
+	if (!atomic_compare_exchange_strong(&ep->state, &connected,
+					    SCIF_DISCONNECTED))
+		return;
+	scif_link_break(&ep->link);
+	atomic_store(&ep->dirty, true);
+	scif_process_kick();
+}

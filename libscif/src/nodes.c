@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Which number means which address.
+ *
+ * SCIF_NODES in the environment, or else /etc/scif/nodes, says it: entries
+ * "NUMBER=ADDRESS", or lines "NUMBER ADDRESS". Without either, the nodes are
+ * the machine's mic devices in the order of their names, or if it has none,
+ * all its RoCE devices. One's own node is SCIF_NODE, or else the first that has
+ * an address of a device here.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+#define NODES_FILE "/etc/scif/nodes"
+
+enum {
+	MAX_LOCAL = 64,
+	MAX_GIDS = 256,
+	MIC_VENDOR = 0x1af4, /* udev may rename devices */
+	MIC_PART = 0x6d63
+};
+
+/* An address of a device of this machine. */
+struct local_address {
+	char device[IBV_SYSFS_NAME_MAX];
+	struct sockaddr_storage address;
+	bool first; /* of its device */
+	bool mic;
+	bool active;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct scif_node nodes[SCIF_MAX_NODES];
+static unsigned int node_count;
+static int own = -1;
+
+static bool is_same(const struct sockaddr_storage *a,
+		    const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET)
+		return ((struct sockaddr_in *)a)->sin_addr.s_addr ==
+		       ((struct sockaddr_in *)b)->sin_addr.s_addr;
+	return !memcmp(&((struct sockaddr_in6 *)a)->sin6_addr,
+		       &((struct sockaddr_in6 *)b)->sin6_addr, 16);
+}
+
+/* False for a link-local one, which means nothing without its interface. */
+static bool gid_to_address(const union ibv_gid *gid,
+			   struct sockaddr_storage *address)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
+	struct sockaddr_in *four = (struct sockaddr_in *)address;
+	struct in6_addr in6;
+
+	memset(address, 0, sizeof(*address));
+	memcpy(&in6, gid->raw, 16);
+	if (IN6_IS_ADDR_V4MAPPED(&in6)) {
+		four->sin_family = AF_INET;
+		memcpy(&four->sin_addr, gid->raw + 12, 4);
+		return true;
+	}
+	if (IN6_IS_ADDR_UNSPECIFIED(&in6) || IN6_IS_ADDR_LINKLOCAL(&in6))
+		return false;
+	six->sin6_family = AF_INET6;
+	six->sin6_addr = in6;
+	return true;
+}
+
+/* The addresses of a device; those of IPv4 first. */
+static unsigned int device_addresses(struct ibv_context *ctx,
+				     struct local_address *list,
+				     unsigned int room)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct ibv_device_attr attr;
+	struct sockaddr_storage address;
+	struct ibv_port_attr port;
+	unsigned int count = 0, j;
+	union ibv_gid gid;
+	int i;
+
+	if (ibv_query_device(ctx, &attr) || ibv_query_port(ctx, 1, &port) ||
+	    port.link_layer != IBV_LINK_LAYER_ETHERNET)
+		return 0;
+	for (j = 0; j < 2; j++) {
+		for (i = 0; i < port.gid_tbl_len && i < MAX_GIDS; i++) {
+			if (count == room || ibv_query_gid(ctx, 1, i, &gid) ||
+			    !gid_to_address(&gid, &address) ||
+			    address.ss_family != families[j])
+				continue;
+			snprintf(list[count].device, sizeof(list[count].device),
+				 "%s", ibv_get_device_name(ctx->device));
+			list[count].address = address;
+			list[count].first = count == 0;
+			list[count].mic = attr.vendor_id == MIC_VENDOR &&
+					  attr.vendor_part_id == MIC_PART;
+			list[count].active = port.state == IBV_PORT_ACTIVE;
+			count++;
+		}
+	}
+	return count;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct local_address *one = a, *two = b;
+	int order = strverscmp(one->device, two->device);
+
+	return order ? order : two->first - one->first;
+}
+
+static unsigned int find_local(struct local_address *list)
+{
+	struct ibv_context **contexts;
+	unsigned int count = 0;
+	int i, devices;
+
+	contexts = rdma_get_devices(&devices);
+	if (!contexts)
+		return 0;
+	for (i = 0; i < devices; i++)
+		count += device_addresses(contexts[i], list + count,
+					  MAX_LOCAL - count);
+	rdma_free_devices(contexts);
+	qsort(list, count, sizeof(*list), by_name);
+	return count;
+}
+
+static void add(unsigned long number, const struct sockaddr_storage *address)
+{
+	unsigned int at = node_count;
+
+	if (node_count == SCIF_MAX_NODES || number > UINT16_MAX)
+		return;
+	while (at && nodes[at - 1].number >= number) {
+		if (nodes[at - 1].number == number)
+			return;
+		at--;
+	}
+	memmove(&nodes[at + 1], &nodes[at],
+		(node_count - at) * sizeof(nodes[0]));
+	memset(&nodes[at], 0, sizeof(nodes[at]));
+	nodes[at].number = number;
+	nodes[at].address = *address;
+	node_count++;
+}
+
+/* "NUMBER=ADDRESS" or "NUMBER ADDRESS"; other lines are ignored. */
+static void add_entry(const char *entry)
+{
+	struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct sockaddr_storage address = { 0 };
+	struct addrinfo *info;
+	unsigned long number;
+	char text[64], *end;
+
+	entry += strspn(entry, " \t");
+	number = strtoul(entry, &end, 10);
+	if (end == entry || !*end || !strchr("= \t", *end) ||
+	    sscanf(end + 1, " %63s", text) != 1 ||
+	    getaddrinfo(text, NULL, &hints, &info))
+		return;
+	memcpy(&address, info->ai_addr, info->ai_addrlen);
+	freeaddrinfo(info);
+	add(number, &address);
+}
+
+static bool read_environment(void)
+{
+	const char *value = getenv("SCIF_NODES");
+	char *copy, *entry, *rest;
+
+	if (!value || !*value)
+		return false;
+	copy = strdup(value);
+	for (entry = copy ? strtok_r(copy, ",;", &rest) : NULL; entry;
+	     entry = strtok_r(NULL, ",;", &rest))
+		add_entry(entry);
+	free(copy);
+	return true;
+}
+
+static bool read_file(void)
+{
+	FILE *file = fopen(NODES_FILE, "re");
+	char line[256];
+
+	if (!file)
+		return false;
+	while (fgets(line, sizeof(line), file))
+		add_entry(line);
+	fclose(file);
+	return true;
+}
+
+static void number_devices(const struct local_address *list, unsigned int count)
+{
+	unsigned int i, number = 0;
+	bool mics = false;
+
+	for (i = 0; i < count; i++)
+		mics = mics || list[i].mic;
+	for (i = 0; i < count; i++)
+		if (list[i].first && list[i].active && (!mics || list[i].mic))
+			add(number++, &list[i].address);
+}
+
+static void own_device(struct scif_node *node,
+		       const struct local_address *address)
+{
+	memcpy(node->device, address->device, sizeof(node->device));
+	node->mic = address->mic;
+}
+
+static void find_own(const struct local_address *list, unsigned int count)
+{
+	const char *value = getenv("SCIF_NODE");
+	unsigned int i, j;
+
+	for (i = 0; i < node_count; i++)
+		for (j = 0; j < count; j++)
+			if (is_same(&nodes[i].address, &list[j].address))
+				own_device(&nodes[i], &list[j]);
+	for (i = 0; i < node_count && own < 0; i++)
+		if (nodes[i].device[0] &&
+		    (!value || !*value || atoi(value) == nodes[i].number))
+			own = i;
+}
+
+static void find_nodes(void)
+{
+	struct local_address *list = calloc(MAX_LOCAL, sizeof(*list));
+	unsigned int count;
+
+	if (!list)
+		return;
+	count = find_local(list);
+	if (!read_environment() && !read_file())
+		number_devices(list, count);
+	find_own(list, count);
+	free(list);
+}
+
+int scif_nodes(const struct scif_node **result, unsigned int *self)
+{
+	pthread_once(&once, find_nodes);
+	if (own < 0)
+		return -ENODEV;
+	*result = nodes;
+	*self = own;
+	return node_count;
+}
+
+const struct scif_node *scif_node(uint16_t number)
+{
+	unsigned int i;
+
+	pthread_once(&once, find_nodes);
+	for (i = 0; i < node_count; i++)
+		if (nodes[i].number == number)
+			return &nodes[i];
+	return NULL;
+}
+
+const struct scif_node *scif_own_node(void)
+{
+	pthread_once(&once, find_nodes);
+	return own < 0 ? NULL : &nodes[own];
+}
+
+SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)
+{
+	const struct scif_node *all;
+	unsigned int self_index;
+	int i, count;
+
+	if (!self || (!list && len))
+		return scif_fail(EFAULT);
+	if (len < 0)
+		return scif_fail(EINVAL);
+	count = scif_nodes(&all, &self_index);
+	if (count < 0)
+		return scif_fail(-count);
+	for (i = 0; i < count && i < len; i++)
+		list[i] = all[i].number;
+	*self = all[self_index].number;
+	return count;
+}
+
+SCIF_EXPORT int scif_get_nodeIDs(uint16_t *list, int len, uint16_t *self)
+{
+	return scif_get_node_ids(list, len, self);
+}

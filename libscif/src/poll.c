@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * scif_poll(): what is so now, and waiting on the descriptors until it changes.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+static short ready_connected(struct scif_endpoint *ep)
+{
+	short ready = 0;
+
+	if (scif_bytes(ep))
+		ready |= POLLIN;
+	if (scif_room(ep))
+		ready |= POLLOUT;
+	return ready;
+}
+
+short scif_ready(struct scif_endpoint *ep)
+{
+	switch (scif_state(ep)) {
+	case SCIF_LISTENING:
+		return ep->pending ? POLLIN : 0;
+	case SCIF_CONNECTING:
+		return 0;
+	case SCIF_CONNECTED:
+		return ready_connected(ep);
+	case SCIF_DISCONNECTED:
+		return POLLHUP | (scif_bytes(ep) ? POLLIN : 0);
+	case SCIF_CLOSED:
+		return POLLNVAL;
+	default:
+		/* The result of scif_connect() waits, or nothing can come. */
+		return ep->connect_error ? POLLOUT : POLLERR;
+	}
+}
+
+/* What is so for all of them; how many have something. */
+static int look(struct scif_pollepd *epds, struct pollfd *fds,
+		unsigned int count)
+{
+	const short always = POLLERR | POLLHUP | POLLNVAL;
+	struct scif_endpoint *ep;
+	unsigned int i;
+	int found = 0;
+
+	for (i = 0; i < count; i++) {
+		fds[i].fd = epds[i].epd;
+		fds[i].events = epds[i].events;
+		fds[i].revents = 0;
+		epds[i].revents = 0;
+		ep = epds[i].epd < 0 ? NULL : scif_get(epds[i].epd);
+		if (!ep)
+			continue;
+		scif_cool(ep, epds[i].epd);
+		/* What was shown must not wake poll() for nothing. */
+		scif_refresh(ep, epds[i].epd);
+		epds[i].revents = scif_ready(ep) & (epds[i].events | always);
+		found += epds[i].revents != 0;
+		scif_put(ep);
+	}
+	return found;
+}
+
+/* Descriptors that are no endpoints, as poll() sees them. */
+static int add_others(struct scif_pollepd *epds, const struct pollfd *fds,
+		      unsigned int count)
+{
+	struct scif_endpoint *ep;
+	unsigned int i;
+	int found = 0;
+
+	for (i = 0; i < count; i++) {
+		if (!fds[i].revents)
+			continue;
+		ep = scif_get(fds[i].fd);
+		if (ep) {
+			scif_put(ep);
+		} else {
+			epds[i].revents = fds[i].revents;
+			found++;
+		}
+	}
+	return found;
+}
+
+static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
+		   unsigned int count, long timeout_ms)
+{
+	uint64_t now = scif_now_ms();
+	uint64_t end = timeout_ms < 0 ? UINT64_MAX : now + timeout_ms;
+	int found, wait = 0;
+
+	for (;;) {
+		found = look(epds, fds, count);
+		now = scif_now_ms();
+		if (!found && now < end)
+			wait = end == UINT64_MAX ? -1 :
+			       end - now < (uint64_t)INT_MAX ?
+						   (int)(end - now) :
+						   INT_MAX;
+		else
+			wait = 0;
+		if (poll(fds, count, wait) < 0)
+			return -1;
+		found += add_others(epds, fds, count);
+		if (found || !wait)
+			return found;
+	}
+}
+
+SCIF_EXPORT int scif_poll(struct scif_pollepd *epds, unsigned int nepds,
+			  long timeout_ms)
+{
+	struct pollfd *fds;
+	int ret;
+
+	if (nepds > INT_MAX / sizeof(*fds))
+		return scif_fail(EINVAL);
+	if (nepds && !epds)
+		return scif_fail(EFAULT);
+	fds = calloc(nepds + 1, sizeof(*fds));
+	if (!fds)
+		return scif_fail(ENOMEM);
+	ret = do_poll(epds, fds, nepds, timeout_ms);
+	free(fds);
+	return ret;
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * What a process has once: the devices in use, and a thread that handles
+ * connection events and control messages, and keeps descriptors up to date.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { TICK_MS = 2, LONG_TICK_MS = 200, BATCH = 32 };
+
+/* What epoll says about a descriptor; endpoints are known by inode. */
+enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
+
+struct scif_process scif_process = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.epoll = -1,
+	.kick = -1,
+};
+
+static int watch(int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event event = { .events = events, .data.u64 = data };
+
+	return epoll_ctl(scif_process.epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+int scif_watch_endpoint(struct scif_endpoint *ep)
+{
+	return watch(ep->steer.fd, EPOLLET, ep->inode << 3 | EVENT_ENDPOINT);
+}
+
+static int set_nonblocking(int fd)
+{
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+struct scif_device *scif_device_get(struct ibv_context *ctx)
+{
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	struct scif_device *dev;
+
+	pthread_mutex_lock(&scif_process.lock);
+	for (dev = scif_process.devices; dev; dev = dev->next)
+		if (dev->ctx == ctx)
+			goto unlock;
+	dev = calloc(1, sizeof(*dev));
+	if (!dev)
+		goto unlock;
+	dev->ctx = ctx;
+	if (ibv_query_device(ctx, &attr) || ibv_query_port(ctx, 1, &port))
+		goto fail;
+	dev->max_msg = port.max_msg_sz;
+	dev->max_reads = attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ?
+				 attr.max_qp_rd_atom :
+				 attr.max_qp_init_rd_atom;
+	dev->pd = ibv_alloc_pd(ctx);
+	if (!dev->pd)
+		goto fail;
+	dev->channel = ibv_create_comp_channel(ctx);
+	if (!dev->channel)
+		goto fail_pd;
+	set_nonblocking(dev->channel->fd);
+	if (watch(dev->channel->fd, EPOLLIN, (uintptr_t)dev | EVENT_DEVICE))
+		goto fail_channel;
+	dev->next = scif_process.devices;
+	scif_process.devices = dev;
+	goto unlock;
+
+fail_channel:
+	ibv_destroy_comp_channel(dev->channel);
+fail_pd:
+	ibv_dealloc_pd(dev->pd);
+fail:
+	free(dev);
+	dev = NULL;
+	errno = ENODEV;
+unlock:
+	pthread_mutex_unlock(&scif_process.lock);
+	return dev;
+}
+
+void scif_process_kick(void)
+{
+	uint64_t one = 1;
+
+	if (write(scif_process.kick, &one, sizeof(one)) < 0)
+		return; /* It is awake anyway. */
+}
+
+static void handle_cm_event(void)
+{
+	struct scif_hello hello = { 0 };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	enum rdma_cm_event_type type;
+	struct scif_endpoint *ep;
+	bool keep = true;
+
+	if (rdma_get_cm_event(scif_process.cm, &event))
+		return;
+	id = event->id;
+	type = event->event;
+	if (event->param.conn.private_data_len >= sizeof(hello) &&
+	    (type == RDMA_CM_EVENT_CONNECT_REQUEST ||
+	     type == RDMA_CM_EVENT_ESTABLISHED))
+		memcpy(&hello, event->param.conn.private_data, sizeof(hello));
+	ep = type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id->context :
+						     id->context;
+	if (ep && !scif_try_get(ep))
+		ep = NULL;
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		keep = ep && scif_request_event(ep, id, &hello);
+	else if (ep)
+		keep = !scif_connect_event(ep, id, type, &hello);
+	/* Whoever destroys an id waits for this. */
+	rdma_ack_cm_event(event);
+	if (!keep)
+		rdma_destroy_id(id); /* A peer that waits is told. */
+	if (ep)
+		scif_put(ep);
+}
+
+static void handle_device(struct scif_device *dev)
+{
+	struct scif_endpoint *ep;
+	struct ibv_cq *cq;
+	void *owner;
+	bool alive;
+
+	while (!ibv_get_cq_event(dev->channel, &cq, &owner)) {
+		ep = owner;
+		alive = scif_try_get(ep);
+		ibv_ack_cq_events(cq, 1);
+		if (!alive)
+			continue;
+		scif_control_event(ep);
+		scif_put(ep);
+	}
+}
+
+static void handle_endpoint(uint64_t inode)
+{
+	struct scif_endpoint *ep = scif_get_by_inode(inode);
+
+	if (!ep)
+		return;
+	if (scif_steer_is_closed(&ep->steer))
+		scif_endpoint_shutdown(ep);
+	scif_put(ep);
+}
+
+static void handle_kick(void)
+{
+	struct scif_endpoint *ep;
+	uint64_t count;
+
+	if (read(scif_process.kick, &count, sizeof(count)) < 0)
+		return;
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep))
+		if (atomic_exchange(&ep->dirty, false))
+			scif_refresh(ep, -1);
+}
+
+/* Endpoints that were busy receiving, and aren't any more. */
+static void handle_tick(void)
+{
+	struct scif_endpoint *ep;
+
+	scif_table_doubt();
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
+		if (atomic_load(&ep->hot) &&
+		    atomic_fetch_add(&ep->ticks, 1) > 0)
+			scif_cool(ep, -1);
+		scif_connect_tick(ep);
+	}
+}
+
+/* How long the thread may sleep. */
+static int nap(void)
+{
+	if (atomic_load(&scif_process.hot))
+		return TICK_MS;
+	return atomic_load(&scif_process.connecting) ? LONG_TICK_MS : -1;
+}
+
+static void handle(const struct epoll_event *event)
+{
+	uint64_t data = event->data.u64;
+
+	switch (data & 7) {
+	case EVENT_KICK:
+		handle_kick();
+		break;
+	case EVENT_CM:
+		handle_cm_event();
+		break;
+	case EVENT_DEVICE:
+		handle_device((void *)(uintptr_t)(data & ~7ULL));
+		break;
+	default:
+		handle_endpoint(data >> 3);
+	}
+}
+
+static void *progress(void *unused)
+{
+	struct epoll_event events[BATCH];
+	int i, count;
+
+	(void)unused;
+	for (;;) {
+		count = epoll_wait(scif_process.epoll, events, BATCH, nap());
+		for (i = 0; i < count; i++)
+			handle(&events[i]);
+		if (nap() >= 0)
+			handle_tick();
+	}
+	return NULL;
+}
+
+static int start_thread(void)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&scif_process.thread, NULL, progress, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!err)
+		pthread_detach(scif_process.thread);
+	return err;
+}
+
+/*
+ * The child of a fork has none of this. It closes its copies of the
+ * descriptors, so that the parent's end is the connections' end.
+ */
+static void forget(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	struct scif_device *dev;
+
+	for (dev = scif_process.devices; dev; dev = dev->next) {
+		close(dev->channel->fd);
+		close(dev->ctx->cmd_fd);
+		close(dev->ctx->async_fd);
+	}
+	scif_process.devices = NULL;
+	if (scif_process.running) {
+		close(scif_process.epoll);
+		close(scif_process.kick);
+		close(scif_process.cm->fd);
+	}
+	scif_process.running = false;
+	scif_process.forked = true;
+	atomic_store(&scif_process.hot, 0);
+	atomic_store(&scif_process.connecting, 0);
+	pthread_mutex_init(&scif_process.lock, NULL);
+	scif_table_abandon(null);
+	close(null);
+}
+
+static int start(void)
+{
+	static bool registered;
+	int err;
+
+	scif_process.cm = rdma_create_event_channel();
+	if (!scif_process.cm)
+		return ENODEV;
+	scif_process.epoll = epoll_create1(EPOLL_CLOEXEC);
+	scif_process.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	set_nonblocking(scif_process.cm->fd);
+	fcntl(scif_process.cm->fd, F_SETFD, FD_CLOEXEC);
+	if (scif_process.epoll < 0 || scif_process.kick < 0 ||
+	    watch(scif_process.kick, EPOLLIN, EVENT_KICK) ||
+	    watch(scif_process.cm->fd, EPOLLIN, EVENT_CM)) {
+		err = errno;
+		goto fail;
+	}
+	err = start_thread();
+	if (err)
+		goto fail;
+	if (!registered)
+		pthread_atfork(NULL, NULL, forget);
+	registered = true;
+	scif_process.running = true;
+	return 0;
+
+fail:
+	if (scif_process.epoll >= 0)
+		close(scif_process.epoll);
+	if (scif_process.kick >= 0)
+		close(scif_process.kick);
+	rdma_destroy_event_channel(scif_process.cm);
+	return err;
+}
+
+int scif_process_start(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&scif_process.lock);
+	/* librdmacm's devices are the parent's, too. */
+	if (scif_process.forked)
+		err = ENODEV;
+	else if (!scif_process.running)
+		err = start();
+	pthread_mutex_unlock(&scif_process.lock);
+	return err;
+}

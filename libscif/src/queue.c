@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * The queue pair for copies. Requests complete in the order they were posted,
+ * so counting them tells which are done.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rma.h"
+
+enum { BATCH = 16, CACHE_LINE = 64, MAX_REQUEST = 1 << 30 };
+
+void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
+{
+	struct scif_operation **last;
+
+	op->next = NULL;
+	pthread_mutex_lock(&rma->op_lock);
+	op->ticket = ++rma->last_ticket;
+	for (last = &rma->operations; *last; last = &(*last)->next)
+		;
+	*last = op;
+	pthread_mutex_unlock(&rma->op_lock);
+}
+
+void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_operation **link;
+	bool somebody_waits;
+
+	pthread_mutex_lock(&rma->op_lock);
+	for (link = &rma->operations; *link != op; link = &(*link)->next)
+		;
+	*link = op->next;
+	somebody_waits = rma->releasing || rma->closing;
+	pthread_mutex_unlock(&rma->op_lock);
+	if (somebody_waits)
+		scif_rma_event(ep);
+}
+
+/* With the operations' lock. */
+static struct scif_leftover *take_leftovers(struct scif_rma *rma)
+{
+	struct scif_leftover **link = &rma->leftovers, *taken = NULL, *one;
+
+	while (*link) {
+		one = *link;
+		if (one->posted > rma->completed) {
+			link = &one->next;
+			continue;
+		}
+		*link = one->next;
+		one->next = taken;
+		taken = one;
+	}
+	return taken;
+}
+
+static void free_leftovers(struct scif_leftover *list)
+{
+	struct scif_leftover *next;
+
+	for (; list; list = next) {
+		next = list->next;
+		ibv_dereg_mr(list->mr);
+		free(list);
+	}
+}
+
+/* With the operations' lock. */
+static void poll_queue(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	struct ibv_wc wcs[BATCH];
+	int i, count;
+
+	do {
+		count = ibv_poll_cq(ep->link.rma_cq, BATCH, wcs);
+		if (count < 0)
+			rma->failed = true;
+		for (i = 0; i < count; i++)
+			if (wcs[i].status != IBV_WC_SUCCESS)
+				rma->failed = true;
+		if (count > 0)
+			rma->completed += count;
+	} while (count == BATCH);
+}
+
+bool scif_queue_poll(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_leftover *done;
+	bool failed;
+
+	pthread_mutex_lock(&rma->op_lock);
+	poll_queue(ep);
+	done = rma->leftovers ? take_leftovers(rma) : NULL;
+	failed = rma->failed;
+	pthread_mutex_unlock(&rma->op_lock);
+	free_leftovers(done);
+	if (failed)
+		scif_lost(ep);
+	return !failed;
+}
+
+uint64_t scif_queue_posted(struct scif_rma *rma)
+{
+	uint64_t posted;
+
+	pthread_mutex_lock(&rma->op_lock);
+	posted = rma->posted;
+	pthread_mutex_unlock(&rma->op_lock);
+	return posted;
+}
+
+int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
+{
+	struct scif_rma *rma = ep->rma;
+	unsigned int round = 0;
+	bool done;
+
+	for (;;) {
+		if (!scif_queue_poll(ep))
+			return ECONNRESET;
+		pthread_mutex_lock(&rma->op_lock);
+		done = rma->completed >= posted;
+		pthread_mutex_unlock(&rma->op_lock);
+		if (done)
+			return 0;
+		scif_relax(round++);
+	}
+}
+
+int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
+{
+	struct scif_rma *rma = ep->rma;
+	struct ibv_send_wr *bad;
+	unsigned int round = 0;
+	bool posted = false, failed = false;
+
+	wr->send_flags |= IBV_SEND_SIGNALED;
+	while (!posted && !failed) {
+		pthread_mutex_lock(&rma->op_lock);
+		if (rma->posted - rma->completed == SCIF_RMA_DEPTH)
+			poll_queue(ep);
+		failed = rma->failed;
+		if (!failed && rma->posted - rma->completed < SCIF_RMA_DEPTH) {
+			failed = ibv_post_send(ep->link.rma_qp, wr, &bad) != 0;
+			posted = !failed;
+			rma->posted += posted;
+		}
+		pthread_mutex_unlock(&rma->op_lock);
+		if (!posted && !failed)
+			scif_relax(round++);
+	}
+	if (failed)
+		scif_lost(ep);
+	return failed ? ECONNRESET : 0;
+}
+
+static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
+		     uint64_t own, uint32_t lkey, uint64_t peer, uint32_t rkey,
+		     uint32_t length, int flags)
+{
+	struct ibv_sge sge = { .addr = own, .length = length, .lkey = lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = opcode,
+		.send_flags = flags,
+		.wr.rdma = { .remote_addr = peer, .rkey = rkey },
+	};
+
+	return scif_queue_post(ep, &wr);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* How much the next request copies: the last line goes alone if in order. */
+static uint32_t request_length(uint64_t left, uint64_t own, uint64_t peer,
+			       uint64_t max, bool ordered)
+{
+	uint64_t length = least(least(own, peer), max);
+
+	if (ordered && left > CACHE_LINE)
+		length = least(length, left - CACHE_LINE);
+	return length;
+}
+
+int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
+		    const struct scif_pieces *own,
+		    const struct scif_pieces *peer, int rma_flags)
+{
+	uint64_t own_at = 0, peer_at = 0, left = 0;
+	const struct scif_piece *o = own->list, *p = peer->list;
+	uint64_t max = least(ep->link.dev->max_msg, MAX_REQUEST);
+	bool ordered = rma_flags & SCIF_RMA_ORDERED, last;
+	uint32_t length;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < peer->count; i++)
+		left += peer->list[i].length;
+	while (left && !err) {
+		last = ordered && left <= CACHE_LINE;
+		length = request_length(left, o->length - own_at,
+					p->length - peer_at, max, ordered);
+		err = post_copy(ep, opcode, o->addr + own_at, o->key,
+				p->addr + peer_at, p->key, length,
+				last ? IBV_SEND_FENCE : 0);
+		left -= length;
+		own_at += length;
+		peer_at += length;
+		if (own_at == o->length) {
+			o++;
+			own_at = 0;
+		}
+		if (peer_at == p->length) {
+			p++;
+			peer_at = 0;
+		}
+	}
+	return err;
+}
+
+void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier)
+{
+	pthread_mutex_lock(&rma->op_lock);
+	barrier->ticket = rma->last_ticket;
+	barrier->posted = 0;
+	barrier->over = false;
+	pthread_mutex_unlock(&rma->op_lock);
+}
+
+bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier)
+{
+	pthread_mutex_lock(&rma->op_lock);
+	if (!barrier->posted &&
+	    (!rma->operations || rma->operations->ticket > barrier->ticket))
+		barrier->posted = rma->posted + 1;
+	if (barrier->posted && rma->completed + 1 >= barrier->posted)
+		barrier->over = true;
+	pthread_mutex_unlock(&rma->op_lock);
+	return barrier->over;
+}
+
+void scif_queue_leave(struct scif_rma *rma, struct ibv_mr *mr)
+{
+	struct scif_leftover *leftover = malloc(sizeof(*leftover));
+
+	if (!leftover)
+		return; /* The process's end takes it. */
+	leftover->mr = mr;
+	pthread_mutex_lock(&rma->op_lock);
+	leftover->posted = rma->posted;
+	leftover->next = rma->leftovers;
+	rma->leftovers = leftover;
+	pthread_mutex_unlock(&rma->op_lock);
+}

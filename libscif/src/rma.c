@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * What an endpoint has for windows and copies; requests and replies.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "rma.h"
+
+enum { LOOK_MS = 20 };
+
+int scif_rma_open(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma;
+
+	if (ep->rma)
+		return 0;
+	rma = calloc(1, sizeof(*rma));
+	if (!rma)
+		return ENOMEM;
+	pthread_mutex_init(&rma->lock, NULL);
+	pthread_mutex_init(&rma->peer_lock, NULL);
+	pthread_mutex_init(&rma->op_lock, NULL);
+	pthread_mutex_init(&rma->bounce_lock, NULL);
+	pthread_mutex_init(&rma->call_lock, NULL);
+	pthread_mutex_init(&rma->settle_lock, NULL);
+	pthread_mutex_init(&rma->reply_lock, NULL);
+	pthread_cond_init(&rma->replied, NULL);
+	ep->rma = rma;
+	return 0;
+}
+
+void scif_rma_close(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_leftover *leftover;
+
+	if (!rma)
+		return;
+	scif_windows_close(rma);
+	scif_directory_close(rma);
+	while ((leftover = rma->leftovers)) {
+		rma->leftovers = leftover->next;
+		ibv_dereg_mr(leftover->mr);
+		free(leftover);
+	}
+	if (rma->bounce_mr)
+		ibv_dereg_mr(rma->bounce_mr);
+	free(rma->bounce);
+	pthread_mutex_destroy(&rma->lock);
+	pthread_mutex_destroy(&rma->peer_lock);
+	pthread_mutex_destroy(&rma->op_lock);
+	pthread_mutex_destroy(&rma->bounce_lock);
+	pthread_mutex_destroy(&rma->call_lock);
+	pthread_mutex_destroy(&rma->settle_lock);
+	pthread_mutex_destroy(&rma->reply_lock);
+	pthread_cond_destroy(&rma->replied);
+	free(rma);
+	ep->rma = NULL;
+}
+
+/* With the reply's lock: until it is there, or the connection isn't. */
+static int wait_reply(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	struct timespec until;
+
+	while (!rma->has_reply) {
+		if (scif_state(ep) != SCIF_CONNECTED)
+			return ECONNRESET;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += LOOK_MS * 1000000L;
+		until.tv_sec += until.tv_nsec / 1000000000L;
+		until.tv_nsec %= 1000000000L;
+		pthread_cond_timedwait(&rma->replied, &rma->reply_lock, &until);
+	}
+	return 0;
+}
+
+int scif_call(struct scif_endpoint *ep, struct scif_message *message,
+	      struct scif_message *reply)
+{
+	struct scif_rma *rma = ep->rma;
+	int err;
+
+	pthread_mutex_lock(&rma->call_lock);
+	pthread_mutex_lock(&rma->reply_lock);
+	/* Tag 0 is that of SCIF_RELEASE. */
+	rma->tag += 1 + (rma->tag == UINT32_MAX);
+	rma->has_reply = false;
+	message->tag = rma->tag;
+	pthread_mutex_unlock(&rma->reply_lock);
+	err = scif_link_send(&ep->link, message);
+	if (err)
+		scif_lost(ep);
+	pthread_mutex_lock(&rma->reply_lock);
+	if (!err)
+		err = wait_reply(ep);
+	if (!err)
+		*reply = rma->reply;
+	pthread_mutex_unlock(&rma->reply_lock);
+	pthread_mutex_unlock(&rma->call_lock);
+	return err ? err : reply->status;
+}
+
+void scif_reply(struct scif_endpoint *ep, uint32_t tag, int status,
+		uint64_t value)
+{
+	struct scif_message reply = { .type = SCIF_REPLY,
+				      .tag = tag,
+				      .status = status };
+
+	reply.args[0] = value;
+	if (scif_link_send(&ep->link, &reply))
+		scif_lost(ep);
+}
+
+static void take_reply(struct scif_endpoint *ep,
+		       const struct scif_message *message)
+{
+	struct scif_rma *rma = ep->rma;
+
+	if (!message->tag) {
+		scif_released(ep, message->args[0]);
+		return;
+	}
+	pthread_mutex_lock(&rma->reply_lock);
+	if (message->tag == rma->tag) {
+		rma->reply = *message;
+		/* An errno that the peer may choose, but only a plain one. */
+		if (rma->reply.status < 0 || rma->reply.status > 133)
+			rma->reply.status = ECONNRESET;
+		rma->has_reply = true;
+		pthread_cond_broadcast(&rma->replied);
+	}
+	pthread_mutex_unlock(&rma->reply_lock);
+}
+
+/* A peer asks for one thing of a kind at a time. */
+static void take_wait(struct scif_endpoint *ep,
+		      const struct scif_message *message)
+{
+	struct scif_rma *rma = ep->rma;
+
+	if (rma->waiting || message->args[0] > scif_queue_posted(rma)) {
+		scif_lost(ep);
+		return;
+	}
+	pthread_mutex_lock(&rma->settle_lock);
+	rma->waiting = true;
+	rma->wait_posted = message->args[0];
+	rma->wait_tag = message->tag;
+	pthread_mutex_unlock(&rma->settle_lock);
+}
+
+static void take_release(struct scif_endpoint *ep,
+			 const struct scif_message *message)
+{
+	struct scif_rma *rma = ep->rma;
+
+	if (rma->releasing) {
+		scif_lost(ep);
+		return;
+	}
+	pthread_mutex_lock(&rma->settle_lock);
+	scif_barrier_set(rma, &rma->release);
+	rma->release_number = message->args[0];
+	rma->releasing = true;
+	pthread_mutex_unlock(&rma->settle_lock);
+}
+
+void scif_rma_message(struct scif_endpoint *ep,
+		      const struct scif_message *message)
+{
+	if (!ep->rma) {
+		scif_lost(ep);
+		return;
+	}
+	switch (message->type) {
+	case SCIF_REPLY:
+		take_reply(ep, message);
+		break;
+	case SCIF_QUERY:
+		scif_reply(ep, message->tag, 0, scif_queue_posted(ep->rma));
+		break;
+	case SCIF_WAIT:
+		take_wait(ep, message);
+		break;
+	case SCIF_SIGNAL:
+		scif_reply(ep, message->tag, scif_signal(ep, message), 0);
+		break;
+	case SCIF_RELEASE:
+		take_release(ep, message);
+		break;
+	case SCIF_MAPPED:
+		scif_reply(ep, message->tag,
+			   scif_window_mapped(ep, message->args[0], true), 0);
+		break;
+	case SCIF_UNMAPPED:
+		scif_window_mapped(ep, message->args[0], false);
+		break;
+	default:
+		scif_lost(ep);
+	}
+}
+
+static bool is_complete(struct scif_rma *rma, uint64_t posted)
+{
+	bool complete;
+
+	pthread_mutex_lock(&rma->op_lock);
+	complete = rma->completed >= posted;
+	pthread_mutex_unlock(&rma->op_lock);
+	return complete;
+}
+
+/*
+ * With the settle lock: what can be answered now? True if something remains
+ * to wait for.
+ */
+static bool settle(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	bool remains;
+
+	if (!scif_queue_poll(ep))
+		return false;
+	if (rma->waiting && is_complete(rma, rma->wait_posted)) {
+		rma->waiting = false;
+		scif_reply(ep, rma->wait_tag, 0, 0);
+	}
+	if (rma->releasing && scif_barrier_over(rma, &rma->release)) {
+		rma->releasing = false;
+		scif_reply(ep, 0, 0, rma->release_number);
+	}
+	scif_windows_settle(ep);
+	pthread_mutex_lock(&rma->op_lock);
+	remains = rma->waiting || rma->releasing || rma->closing;
+	remains = remains && rma->posted != rma->completed;
+	pthread_mutex_unlock(&rma->op_lock);
+	return remains;
+}
+
+void scif_rma_event(struct scif_endpoint *ep)
+{
+	if (!ep->rma || scif_state(ep) < SCIF_CONNECTED)
+		return;
+	pthread_mutex_lock(&ep->rma->settle_lock);
+	if (settle(ep) && !ibv_req_notify_cq(ep->link.rma_cq, 0))
+		settle(ep);
+	pthread_mutex_unlock(&ep->rma->settle_lock);
+}

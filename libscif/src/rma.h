@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * Windows, and copies between them.
+ *
+ * A window's memory region lives until nobody can use it any more: when its
+ * owner unregisters it, it leaves the directory, and becomes a closing window.
+ * Copies that may have seen it hold tickets; both sides wait until theirs are
+ * done, the peer's side says so in its reply to SCIF_RELEASE.
+ *
+ * Locks, in the order they are taken: bounce or call, settle, windows, peer
+ * directory, operations.
+ */
+#ifndef SCIF_RMA_H
+#define SCIF_RMA_H
+
+#include "internal.h"
+
+enum { SCIF_PAGE = 4096, SCIF_INLINE_PIECES = 8 };
+
+struct scif_window {
+	uint64_t offset;
+	uint64_t length;
+	uint64_t id;
+	uint8_t *addr;
+	struct ibv_mr *mr;
+	int prot;
+	unsigned int maps; /* how often the peer has it mapped */
+};
+
+/* What must be over before a closing window, or a reply, can go. */
+struct scif_barrier {
+	uint64_t ticket; /* copies that began up to here */
+	uint64_t posted; /* and then these requests; 0: not known yet */
+	bool over;
+};
+
+struct scif_closing {
+	struct scif_closing *next;
+	struct scif_window window;
+	struct scif_barrier own;
+	uint64_t release; /* the peer's reply for this number ends its part */
+	bool released;
+	unsigned int maps; /* how often the peer has it mapped */
+};
+
+/* A part of a copy that is contiguous on one side. */
+struct scif_piece {
+	uint64_t addr;
+	uint64_t length;
+	uint32_t key;
+	uint64_t window;
+};
+
+struct scif_pieces {
+	struct scif_piece few[SCIF_INLINE_PIECES];
+	struct scif_piece *list;
+	unsigned int count;
+	unsigned int room;
+};
+
+/* A copy that is being posted. */
+struct scif_operation {
+	struct scif_operation *next;
+	uint64_t ticket;
+};
+
+/* A region to deregister when requests up to @posted are complete. */
+struct scif_leftover {
+	struct scif_leftover *next;
+	uint64_t posted;
+	struct ibv_mr *mr;
+};
+
+struct scif_rma {
+	pthread_mutex_t lock;	     /* windows */
+	struct scif_window *windows; /* sorted by offset */
+	unsigned int count;
+	unsigned int room;
+	struct scif_closing *closing;
+	uint64_t last_id;
+	uint64_t next_offset;
+	uint64_t last_release;
+	uint64_t asked_release;
+	bool asking;
+	struct scif_dir_entry *dir;
+	unsigned int dir_room;
+	struct ibv_mr *dir_mr;
+	struct scif_old_dir *old_dirs;
+
+	pthread_mutex_t peer_lock; /* what is known of the peer's windows */
+	struct scif_dir_entry *peer;
+	unsigned int peer_count;
+	unsigned int peer_room;
+	struct ibv_mr *peer_mr;
+	uint32_t peer_gen;
+
+	pthread_mutex_t op_lock;	   /* requests and their completions */
+	struct scif_operation *operations; /* oldest first */
+	uint64_t last_ticket;
+	uint64_t posted;
+	uint64_t completed;
+	uint64_t signals;
+	bool failed;
+	struct scif_leftover *leftovers;
+	struct scif_barrier release; /* for the peer's SCIF_RELEASE */
+	uint64_t release_number;
+	bool releasing;
+	uint64_t wait_posted; /* for the peer's SCIF_WAIT */
+	uint32_t wait_tag;
+	bool waiting;
+
+	pthread_mutex_t bounce_lock;
+	uint8_t *bounce;
+	struct ibv_mr *bounce_mr;
+
+	pthread_mutex_t settle_lock;
+	pthread_mutex_t call_lock; /* one request at a time */
+	pthread_mutex_t reply_lock;
+	pthread_cond_t replied;
+	struct scif_message reply;
+	uint32_t tag;
+	bool has_reply;
+	uint64_t peer_marked; /* the most the peer said it had posted */
+};
+
+/* rma.c */
+int scif_rma_open(struct scif_endpoint *ep);
+void scif_rma_close(struct scif_endpoint *ep);
+/* A request or a reply of the peer; by the progress thread. */
+void scif_rma_message(struct scif_endpoint *ep,
+		      const struct scif_message *message);
+/* Copies may have completed; by the progress thread. */
+void scif_rma_event(struct scif_endpoint *ep);
+/* Send a request and wait for the reply: its status, or ECONNRESET. */
+int scif_call(struct scif_endpoint *ep, struct scif_message *message,
+	      struct scif_message *reply);
+void scif_reply(struct scif_endpoint *ep, uint32_t tag, int status,
+		uint64_t value);
+
+/* window.c */
+/*
+ * The memory of one's own windows from @offset on; 0, ENXIO, EACCES, ENOMEM.
+ * The caller has begun an operation.
+ */
+int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
+		    struct scif_pieces *pieces);
+/* Free closing windows that nobody uses any more. */
+void scif_windows_settle(struct scif_endpoint *ep);
+void scif_released(struct scif_endpoint *ep, uint64_t number);
+void scif_windows_close(struct scif_rma *rma);
+/* The peer maps or unmaps a window; 0 or ENXIO. */
+int scif_window_mapped(struct scif_endpoint *ep, uint64_t id, bool mapped);
+
+/* directory.c */
+int scif_directory_publish(struct scif_endpoint *ep);
+void scif_directory_close(struct scif_rma *rma);
+int scif_peer_pieces(struct scif_endpoint *ep, off_t offset, size_t length,
+		     int prot, struct scif_pieces *pieces);
+
+/* pieces.c */
+void scif_pieces_init(struct scif_pieces *pieces);
+void scif_pieces_free(struct scif_pieces *pieces);
+int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
+		    uint32_t key, uint64_t window);
+
+/* queue.c: the queue pair for copies. */
+void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
+void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
+/* Post one request, after waiting for room; 0 or ECONNRESET. */
+int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr);
+int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
+		    const struct scif_pieces *own,
+		    const struct scif_pieces *peer, int rma_flags);
+/* Wait until @posted requests are complete; 0 or ECONNRESET. */
+int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted);
+uint64_t scif_queue_posted(struct scif_rma *rma);
+/* Take completions; false: they say that the connection is broken. */
+bool scif_queue_poll(struct scif_endpoint *ep);
+void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier);
+bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier);
+/* Deregister @mr when all that was posted is complete. */
+void scif_queue_leave(struct scif_rma *rma, struct ibv_mr *mr);
+
+/* fence.c */
+int scif_signal(struct scif_endpoint *ep, const struct scif_message *what);
+
+/* EAGAIN if what failed is the limit of locked memory. */
+int scif_lock_error(int error);
+
+#endif /* SCIF_RMA_H */

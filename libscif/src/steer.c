@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * The descriptor of an endpoint is one end of a socket pair, and the library
+ * has the other: the steer. What poll() says about the user's end:
+ *
+ * POLLIN   while a byte is queued for it
+ * POLLOUT  until what was written through it, and not read by the steer, fills
+ *          its buffer
+ * POLLHUP  when the steer has been shut down; POLLIN comes with it
+ *
+ * The user's end is never kept, so the last close() of it is seen at the
+ * steer. To take back POLLIN or POLLOUT needs the user's end; only calls that
+ * were given the descriptor can do that, and only they have to.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { FILLER = 2048, FILLERS = 16 };
+
+int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
+{
+	struct stat status;
+	int ends[2], least = 1;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return -1;
+	if (fstat(ends[0], &status) ||
+	    setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least))) {
+		close(ends[0]);
+		close(ends[1]);
+		return -1;
+	}
+	*inode = status.st_ino;
+	pthread_mutex_init(&steer->lock, NULL);
+	steer->fd = ends[1];
+	steer->in = false;
+	steer->out = true;
+	steer->hup = false;
+	return ends[0];
+}
+
+void scif_steer_close(struct scif_steer *steer)
+{
+	close(steer->fd);
+	pthread_mutex_destroy(&steer->lock);
+}
+
+/*
+ * When the user's end goes, the steer gets a hangup. If it was shut down
+ * before, it has one already, but then there also was a byte left unread,
+ * whose loss is an error.
+ */
+bool scif_steer_is_closed(struct scif_steer *steer)
+{
+	struct pollfd pollfd = { .fd = steer->fd };
+
+	if (poll(&pollfd, 1, 0) < 0)
+		return false;
+	return pollfd.revents & (steer->hup ? POLLERR : POLLHUP);
+}
+
+static void raise_in(struct scif_steer *steer)
+{
+	if (!steer->in && send(steer->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL))
+		steer->in = true;
+}
+
+static void lower_in(struct scif_steer *steer, scif_epd_t epd)
+{
+	char bytes[16];
+
+	if (!steer->in || epd < 0)
+		return;
+	while (recv(epd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	steer->in = false;
+}
+
+static void raise_out(struct scif_steer *steer)
+{
+	char bytes[FILLER];
+
+	if (steer->out)
+		return;
+	while (recv(steer->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	steer->out = true;
+}
+
+static void lower_out(struct scif_steer *steer, scif_epd_t epd)
+{
+	static const char filler[FILLER];
+	struct pollfd pollfd = { .fd = epd, .events = POLLOUT };
+	int i;
+
+	if (!steer->out || epd < 0)
+		return;
+	for (i = 0; i < FILLERS; i++) {
+		if (poll(&pollfd, 1, 0) <= 0 || !(pollfd.revents & POLLOUT))
+			break;
+		send(epd, filler, sizeof(filler), MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+	steer->out = false;
+}
+
+static void hang_up(struct scif_steer *steer)
+{
+	if (steer->hup)
+		return;
+	raise_in(steer);
+	raise_out(steer);
+	steer->hup = true;
+	shutdown(steer->fd, SHUT_RDWR);
+}
+
+void scif_refresh(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	struct scif_steer *steer = &ep->steer;
+	short ready;
+
+	pthread_mutex_lock(&steer->lock);
+	if (scif_state(ep) == SCIF_CONNECTED)
+		scif_arm(ep);
+	ready = scif_ready(ep);
+	if (scif_state(ep) == SCIF_CLOSED || ready & POLLHUP) {
+		hang_up(steer);
+		goto unlock;
+	}
+	/* What poll() cannot show; a socket with an error is both, too. */
+	if (ready & POLLERR)
+		ready |= POLLIN | POLLOUT;
+	if (ready & POLLIN)
+		raise_in(steer);
+	else
+		lower_in(steer, epd);
+	if (ready & POLLOUT)
+		raise_out(steer);
+	else
+		lower_out(steer, epd);
+unlock:
+	pthread_mutex_unlock(&steer->lock);
+}
+
+/*
+ * Sleep until the descriptor shows @event; 0, EINTR, or EBADF if it was closed
+ * meanwhile.
+ */
+int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
+{
+	struct pollfd pollfd = { .fd = epd, .events = event };
+	unsigned int closes = atomic_load(&ep->closes);
+	struct stat status;
+	int ret;
+
+	atomic_fetch_add(&ep->sleepers, 1);
+	/* A close that did not see the sleeper was before this look. */
+	if (fstat(epd, &status) || status.st_ino != ep->inode)
+		ret = -EBADF;
+	else
+		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+	atomic_fetch_sub(&ep->sleepers, 1);
+	if (!ret && atomic_load(&ep->closes) != closes &&
+	    (fstat(epd, &status) || status.st_ino != ep->inode))
+		ret = -EBADF;
+	return -ret;
+}
+
+/*
+ * A descriptor was closed, but sleepers may hold the file. Those that came by
+ * the closed one leave, and when no other is left, the steer gets its hangup.
+ */
+void scif_wake_sleepers(struct scif_endpoint *ep)
+{
+	if (!atomic_load(&ep->sleepers))
+		return;
+	atomic_fetch_add(&ep->closes, 1);
+	pthread_mutex_lock(&ep->steer.lock);
+	raise_in(&ep->steer);
+	raise_out(&ep->steer);
+	pthread_mutex_unlock(&ep->steer.lock);
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Endpoints by descriptor. The descriptor's inode says if a number still means
+ * the endpoint it meant, whatever the application closed and opened; it also
+ * finds the endpoint behind a number made by dup().
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { BUCKETS = 1024 };
+
+/* The endpoint that a descriptor was last known to be. */
+struct slot {
+	struct scif_endpoint *ep;
+	bool sure; /* no need to look again */
+};
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct scif_endpoint *buckets[BUCKETS];
+static struct slot *slots;
+static int slot_count;
+
+static struct scif_endpoint *find(uint64_t inode)
+{
+	struct scif_endpoint *ep;
+
+	for (ep = buckets[inode % BUCKETS]; ep; ep = ep->next)
+		if (ep->inode == inode)
+			return ep;
+	return NULL;
+}
+
+static int remember(scif_epd_t epd, struct scif_endpoint *ep)
+{
+	struct slot *more;
+	int count;
+
+	if (epd >= slot_count) {
+		count = (epd + 64) * 2;
+		more = realloc(slots, count * sizeof(*slots));
+		if (!more)
+			return ENOMEM;
+		memset(more + slot_count, 0,
+		       (count - slot_count) * sizeof(*slots));
+		slots = more;
+		slot_count = count;
+	}
+	slots[epd].ep = ep;
+	slots[epd].sure = true;
+	return 0;
+}
+
+bool scif_try_get(struct scif_endpoint *ep)
+{
+	int refs = atomic_load(&ep->refs);
+
+	while (refs > 0)
+		if (atomic_compare_exchange_weak(&ep->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
+void scif_put(struct scif_endpoint *ep)
+{
+	if (atomic_fetch_sub(&ep->refs, 1) == 1)
+		scif_endpoint_free(ep);
+}
+
+struct scif_endpoint *scif_get_by_inode(uint64_t inode)
+{
+	struct scif_endpoint *ep;
+
+	pthread_mutex_lock(&table_lock);
+	ep = find(inode);
+	if (ep)
+		atomic_fetch_add(&ep->refs, 1);
+	pthread_mutex_unlock(&table_lock);
+	return ep;
+}
+
+static struct scif_endpoint *look(scif_epd_t epd)
+{
+	struct scif_endpoint *ep;
+	struct stat status;
+
+	if (fstat(epd, &status))
+		return NULL;
+	if (!S_ISSOCK(status.st_mode)) {
+		errno = ENOTTY;
+		return NULL;
+	}
+	pthread_mutex_lock(&table_lock);
+	ep = find(status.st_ino);
+	if (ep) {
+		remember(epd, ep);
+		atomic_fetch_add(&ep->refs, 1);
+	}
+	pthread_mutex_unlock(&table_lock);
+	if (!ep)
+		errno = ENOTTY;
+	return ep;
+}
+
+/*
+ * A system call for each lookup, except while an endpoint is hot: then the
+ * descriptor was looked at a moment ago.
+ */
+struct scif_endpoint *scif_get(scif_epd_t epd)
+{
+	struct scif_endpoint *ep = NULL;
+
+	pthread_mutex_lock(&table_lock);
+	if (epd >= 0 && epd < slot_count && slots[epd].sure) {
+		ep = slots[epd].ep;
+		if (ep && atomic_load_explicit(&ep->hot, memory_order_relaxed))
+			atomic_fetch_add(&ep->refs, 1);
+		else
+			ep = NULL;
+	}
+	pthread_mutex_unlock(&table_lock);
+	return ep ? ep : look(epd);
+}
+
+struct scif_endpoint *scif_get_next(struct scif_endpoint *ep)
+{
+	struct scif_endpoint *next;
+	uint64_t bucket;
+
+	pthread_mutex_lock(&table_lock);
+	next = ep ? ep->next : NULL;
+	bucket = ep ? ep->inode % BUCKETS + 1 : 0;
+	while (!next && bucket < BUCKETS)
+		next = buckets[bucket++];
+	if (next)
+		atomic_fetch_add(&next->refs, 1);
+	pthread_mutex_unlock(&table_lock);
+	if (ep)
+		scif_put(ep);
+	return next;
+}
+
+int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	struct scif_endpoint **bucket = &buckets[ep->inode % BUCKETS];
+	int err;
+
+	pthread_mutex_lock(&table_lock);
+	err = remember(epd, ep);
+	if (!err) {
+		ep->next = *bucket;
+		*bucket = ep;
+		ep->linked = true;
+		atomic_fetch_add(&ep->refs, 1);
+	}
+	pthread_mutex_unlock(&table_lock);
+	return err;
+}
+
+void scif_table_remove(struct scif_endpoint *ep)
+{
+	struct scif_endpoint **link = &buckets[ep->inode % BUCKETS];
+	bool linked;
+	int i;
+
+	pthread_mutex_lock(&table_lock);
+	linked = ep->linked;
+	ep->linked = false;
+	while (linked && *link != ep)
+		link = &(*link)->next;
+	if (linked)
+		*link = ep->next;
+	ep->next = NULL;
+	for (i = 0; linked && i < slot_count; i++)
+		if (slots[i].ep == ep)
+			slots[i] = (struct slot){ NULL, false };
+	pthread_mutex_unlock(&table_lock);
+	if (linked)
+		scif_put(ep);
+}
+
+void scif_table_doubt(void)
+{
+	int i;
+
+	pthread_mutex_lock(&table_lock);
+	for (i = 0; i < slot_count; i++)
+		slots[i].sure = false;
+	pthread_mutex_unlock(&table_lock);
+}
+
+/* The numbers stay taken, so that nobody closes a stranger's descriptor. */
+void scif_table_abandon(int null)
+{
+	int i;
+
+	pthread_mutex_init(&table_lock, NULL);
+	for (i = 0; i < BUCKETS; i++) {
+		for (; buckets[i]; buckets[i] = buckets[i]->next)
+			close(buckets[i]->steer.fd);
+	}
+	for (i = 0; i < slot_count; i++) {
+		if (slots[i].ep && null >= 0)
+			dup3(null, i, O_CLOEXEC);
+		slots[i] = (struct slot){ NULL, false };
+	}
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Windows: registering and unregistering memory.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "rma.h"
+
+/* Where the library puts windows when it may choose. */
+#define FIRST_OFFSET (1ULL << 40)
+
+enum { RELEASE_TRIES = 2000 };
+
+static bool is_aligned(uint64_t value)
+{
+	return !(value & (SCIF_PAGE - 1));
+}
+
+static bool may_lock_any(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+
+	if (syscall(SYS_capget, &head, data))
+		return false;
+	return data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &
+	       CAP_TO_MASK(CAP_IPC_LOCK);
+}
+
+int scif_lock_error(int error)
+{
+	struct rlimit limit;
+
+	if (error != ENOMEM || getrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    limit.rlim_cur == RLIM_INFINITY || may_lock_any())
+		return error ? error : ENOMEM;
+	return EAGAIN;
+}
+
+/* The first window that ends behind @offset. */
+static unsigned int find(const struct scif_rma *rma, uint64_t offset)
+{
+	unsigned int low = 0, high = rma->count, middle;
+
+	while (low < high) {
+		middle = (low + high) / 2;
+		if (rma->windows[middle].offset + rma->windows[middle].length <=
+		    offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static bool overlaps(const struct scif_window *window, uint64_t offset,
+		     uint64_t length)
+{
+	return window->offset < offset + length &&
+	       offset < window->offset + window->length;
+}
+
+/* Is there a window, or one that the peer still has mapped? */
+static bool is_taken(const struct scif_rma *rma, uint64_t offset,
+		     uint64_t length)
+{
+	const struct scif_closing *closing;
+	unsigned int i = find(rma, offset);
+
+	if (i < rma->count && overlaps(&rma->windows[i], offset, length))
+		return true;
+	for (closing = rma->closing; closing; closing = closing->next)
+		if (closing->maps && overlaps(&closing->window, offset, length))
+			return true;
+	return false;
+}
+
+static uint64_t choose_offset(struct scif_rma *rma, uint64_t length)
+{
+	uint64_t offset = rma->next_offset;
+
+	if (offset < FIRST_OFFSET || offset + length > INT64_MAX)
+		offset = FIRST_OFFSET;
+	while (is_taken(rma, offset, length))
+		offset += SCIF_PAGE;
+	rma->next_offset = offset + length;
+	return offset;
+}
+
+static int insert(struct scif_rma *rma, const struct scif_window *window)
+{
+	unsigned int i = find(rma, window->offset), room;
+	struct scif_window *more;
+
+	if (rma->count == SCIF_MAX_WINDOWS)
+		return ENOMEM;
+	if (rma->count == rma->room) {
+		room = rma->room ? rma->room * 2 : 16;
+		more = realloc(rma->windows, room * sizeof(*more));
+		if (!more)
+			return ENOMEM;
+		rma->windows = more;
+		rma->room = room;
+	}
+	memmove(&rma->windows[i + 1], &rma->windows[i],
+		(rma->count - i) * sizeof(*window));
+	rma->windows[i] = *window;
+	rma->count++;
+	return 0;
+}
+
+static void take_out(struct scif_rma *rma, unsigned int at, unsigned int count)
+{
+	rma->count -= count;
+	memmove(&rma->windows[at], &rma->windows[at + count],
+		(rma->count - at) * sizeof(rma->windows[0]));
+}
+
+/* Remote rights are the window's; local ones what one's own copies need. */
+static int access_of(int prot)
+{
+	int access = 0;
+
+	if (prot & SCIF_PROT_READ)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (prot & SCIF_PROT_WRITE)
+		access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	return access;
+}
+
+/* Closing windows keep memory locked; wait for those that can end. */
+static struct ibv_mr *lock_memory(struct scif_endpoint *ep, void *addr,
+				  size_t length, int access)
+{
+	struct ibv_mr *mr;
+	unsigned int round;
+	bool closing;
+
+	for (round = 0;; round++) {
+		mr = ibv_reg_mr(ep->link.dev->pd, addr, length, access);
+		if (mr || errno != ENOMEM || round == RELEASE_TRIES)
+			return mr;
+		pthread_mutex_lock(&ep->rma->lock);
+		closing = ep->rma->closing;
+		pthread_mutex_unlock(&ep->rma->lock);
+		if (!closing)
+			return NULL;
+		scif_queue_poll(ep);
+		scif_windows_settle(ep);
+		scif_relax(round);
+	}
+}
+
+/* With the windows' lock. */
+static int add_window(struct scif_endpoint *ep, struct scif_window *window,
+		      bool fixed)
+{
+	struct scif_rma *rma = ep->rma;
+	int err;
+
+	if (!fixed)
+		window->offset = choose_offset(rma, window->length);
+	else if (is_taken(rma, window->offset, window->length))
+		return EADDRINUSE;
+	window->id = ++rma->last_id;
+	err = insert(rma, window);
+	if (err)
+		return err;
+	err = scif_directory_publish(ep);
+	if (err)
+		take_out(rma, find(rma, window->offset), 1);
+	return err;
+}
+
+static int do_register(struct scif_endpoint *ep, void *addr, size_t length,
+		       off_t *offset, int prot, bool fixed)
+{
+	struct scif_window window = {
+		.offset = *offset, .length = length, .addr = addr, .prot = prot
+	};
+	struct scif_rma *rma = ep->rma;
+	bool taken;
+	int err;
+
+	pthread_mutex_lock(&rma->lock);
+	taken = fixed && is_taken(rma, *offset, length);
+	pthread_mutex_unlock(&rma->lock);
+	if (taken)
+		return EADDRINUSE;
+	window.mr = lock_memory(ep, addr, length, access_of(prot));
+	if (!window.mr)
+		return scif_lock_error(errno);
+	pthread_mutex_lock(&rma->lock);
+	err = add_window(ep, &window, fixed);
+	pthread_mutex_unlock(&rma->lock);
+	if (err)
+		ibv_dereg_mr(window.mr);
+	*offset = window.offset;
+	return err;
+}
+
+SCIF_EXPORT off_t scif_register(scif_epd_t epd, void *addr, size_t len,
+				off_t offset, int prot, int flags)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	bool fixed = flags & SCIF_MAP_FIXED;
+	int err = 0;
+
+	if (!ep)
+		return SCIF_REGISTER_FAILED;
+	if (flags & ~SCIF_MAP_FIXED || !is_aligned((uintptr_t)addr) || !len ||
+	    !is_aligned(len) || prot & ~(SCIF_PROT_READ | SCIF_PROT_WRITE))
+		err = EINVAL;
+	else if (fixed && (offset < 0 || !is_aligned(offset) ||
+			   len > INT64_MAX - (uint64_t)offset))
+		err = EINVAL;
+	if (!err)
+		err = scif_check_connected(ep);
+	if (!err)
+		err = do_register(ep, addr, len, &offset, prot, fixed);
+	scif_put(ep);
+	if (err)
+		errno = err;
+	return err ? SCIF_REGISTER_FAILED : offset;
+}
+
+/* With the windows' lock: the peer shall say when it is done with them. */
+static void ask_release(struct scif_endpoint *ep)
+{
+	struct scif_message message = { .type = SCIF_RELEASE };
+	struct scif_rma *rma = ep->rma;
+
+	if (rma->asking || rma->asked_release == rma->last_release ||
+	    scif_state(ep) != SCIF_CONNECTED)
+		return;
+	rma->asking = true;
+	rma->asked_release = rma->last_release;
+	message.args[0] = rma->asked_release;
+	if (scif_link_send(&ep->link, &message))
+		scif_lost(ep);
+}
+
+void scif_released(struct scif_endpoint *ep, uint64_t number)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_closing *closing;
+
+	pthread_mutex_lock(&rma->lock);
+	if (rma->asking && number == rma->asked_release) {
+		rma->asking = false;
+		for (closing = rma->closing; closing; closing = closing->next)
+			if (closing->release <= number)
+				closing->released = true;
+		ask_release(ep);
+	}
+	pthread_mutex_unlock(&rma->lock);
+}
+
+static bool is_over(struct scif_endpoint *ep, struct scif_closing *closing)
+{
+	/* Without a connection the peer can use nothing. */
+	if (!closing->released && scif_state(ep) == SCIF_CONNECTED)
+		return false;
+	return !closing->maps && scif_barrier_over(ep->rma, &closing->own);
+}
+
+void scif_windows_settle(struct scif_endpoint *ep)
+{
+	struct scif_closing **link = &ep->rma->closing, *over = NULL, *one;
+
+	pthread_mutex_lock(&ep->rma->lock);
+	while (*link) {
+		one = *link;
+		if (!is_over(ep, one)) {
+			link = &one->next;
+			continue;
+		}
+		*link = one->next;
+		one->next = over;
+		over = one;
+	}
+	pthread_mutex_unlock(&ep->rma->lock);
+	while ((one = over)) {
+		over = one->next;
+		ibv_dereg_mr(one->window.mr);
+		free(one);
+	}
+}
+
+/* How many windows the range has; 0: ENXIO, below 0: it cuts one. */
+static int count_windows(const struct scif_rma *rma, uint64_t offset,
+			 uint64_t length, unsigned int first)
+{
+	uint64_t end = offset + length, at = offset;
+	const struct scif_window *window;
+	bool hole = false;
+	unsigned int i;
+
+	for (i = first; i < rma->count; i++) {
+		window = &rma->windows[i];
+		if (window->offset >= end)
+			break;
+		if (window->offset < offset ||
+		    window->offset + window->length > end)
+			return -1;
+		hole = hole || window->offset != at;
+		at = window->offset + window->length;
+	}
+	return hole || at != end ? 0 : (int)(i - first);
+}
+
+static struct scif_closing *make_closings(unsigned int count)
+{
+	struct scif_closing *list = NULL, *one;
+
+	while (count--) {
+		one = calloc(1, sizeof(*one));
+		if (!one)
+			break;
+		one->next = list;
+		list = one;
+	}
+	return list;
+}
+
+/* With the windows' lock. */
+static int remove_windows(struct scif_endpoint *ep, uint64_t offset,
+			  uint64_t length)
+{
+	struct scif_rma *rma = ep->rma;
+	unsigned int first = find(rma, offset), i;
+	int count = count_windows(rma, offset, length, first);
+	struct scif_closing *one, *list;
+
+	if (count < 0)
+		return EINVAL;
+	if (!count)
+		return ENXIO;
+	list = make_closings(count);
+	rma->last_release++;
+	for (i = 0; i < (unsigned int)count && list; i++) {
+		one = list;
+		list = one->next;
+		one->window = rma->windows[first + i];
+		one->maps = one->window.maps;
+		one->release = rma->last_release;
+		one->next = rma->closing;
+		rma->closing = one;
+	}
+	take_out(rma, first, i);
+	if (scif_state(ep) == SCIF_CONNECTED)
+		scif_directory_publish(ep);
+	for (one = rma->closing; one; one = one->next)
+		if (one->release == rma->last_release)
+			scif_barrier_set(rma, &one->own);
+	ask_release(ep);
+	return i == (unsigned int)count ? 0 : ENOMEM;
+}
+
+static int do_unregister(struct scif_endpoint *ep, off_t offset, size_t len)
+{
+	int err;
+
+	if (!ep->rma)
+		return ENOTCONN;
+	pthread_mutex_lock(&ep->rma->lock);
+	err = remove_windows(ep, offset, len);
+	pthread_mutex_unlock(&ep->rma->lock);
+	if (!err) {
+		scif_queue_poll(ep);
+		scif_windows_settle(ep);
+	}
+	return err;
+}
+
+SCIF_EXPORT int scif_unregister(scif_epd_t epd, off_t offset, size_t len)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+	int err = EINVAL;
+
+	if (!ep)
+		return -1;
+	if (offset >= 0 && is_aligned(offset) && len && is_aligned(len) &&
+	    len <= INT64_MAX - (uint64_t)offset) {
+		err = scif_check_connected(ep);
+		if (!err || err == ECONNRESET)
+			err = do_unregister(ep, offset, len);
+	}
+	scif_put(ep);
+	return err ? scif_fail(err) : 0;
+}
+
+int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
+		    struct scif_pieces *pieces)
+{
+	const struct scif_window *window;
+	uint64_t at = offset, skip, part;
+	unsigned int i;
+	bool denied = false;
+	int err = 0;
+
+	if (offset < 0 || length > INT64_MAX - at)
+		return ENXIO;
+	pthread_mutex_lock(&rma->lock);
+	for (i = find(rma, at); length && !err; i++) {
+		window = &rma->windows[i];
+		if (i >= rma->count || window->offset > at) {
+			err = ENXIO;
+			break;
+		}
+		denied = denied || (window->prot & prot) != prot;
+		skip = at - window->offset;
+		part = window->length - skip;
+		if (part > length)
+			part = length;
+		err = scif_pieces_add(pieces, (uintptr_t)window->addr + skip,
+				      part, window->mr->lkey, window->id);
+		at += part;
+		length -= part;
+	}
+	pthread_mutex_unlock(&rma->lock);
+	return err ? err : denied ? EACCES : 0;
+}
+
+int scif_window_mapped(struct scif_endpoint *ep, uint64_t id, bool mapped)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_closing *closing;
+	unsigned int *maps = NULL, i;
+
+	pthread_mutex_lock(&rma->lock);
+	for (i = 0; i < rma->count; i++)
+		if (rma->windows[i].id == id)
+			maps = &rma->windows[i].maps;
+	/* A closing window can lose mappings, not get any. */
+	for (closing = rma->closing; closing && !mapped;
+	     closing = closing->next)
+		if (closing->window.id == id)
+			maps = &closing->maps;
+	if (maps && mapped)
+		++*maps;
+	else if (maps && *maps)
+		--*maps;
+	pthread_mutex_unlock(&rma->lock);
+	return maps ? 0 : ENXIO;
+}
+
+void scif_windows_close(struct scif_rma *rma)
+{
+	struct scif_closing *closing;
+	unsigned int i;
+
+	for (i = 0; i < rma->count; i++)
+		ibv_dereg_mr(rma->windows[i].mr);
+	free(rma->windows);
+	while ((closing = rma->closing)) {
+		rma->closing = closing->next;
+		ibv_dereg_mr(closing->window.mr);
+		free(closing);
+	}
+}

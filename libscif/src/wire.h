@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * What the two sides of a connection agree on: memory that the peer writes or
+ * reads, what is said when connecting, and control messages. Everything in
+ * the byte order of the machine; the magic number tells if the peer's differs.
+ */
+#ifndef SCIF_WIRE_H
+#define SCIF_WIRE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define SCIF_MAGIC 0x53434946U
+#define SCIF_PROTOCOL 1
+
+/* One byte of the ring stays free. */
+#define SCIF_RING_BYTES 4096U
+#define SCIF_RING_ROOM (SCIF_RING_BYTES - 1)
+
+#define SCIF_SCRATCH_SLOTS 64U
+#define SCIF_MAX_WINDOWS 65536U
+
+/* Private data of the connection request and of the answer. */
+struct scif_hello {
+	uint32_t magic;
+	uint16_t protocol;
+	uint16_t node;
+	uint16_t port;
+	uint16_t reserved;
+	uint32_t rma_qpn;
+	uint32_t rma_psn;
+	uint32_t shared_rkey;
+	uint64_t shared_addr;
+};
+
+/* A window as the peer sees it. The directory is sorted by offset. */
+struct scif_dir_entry {
+	uint64_t offset;
+	uint64_t length;
+	uint64_t addr; /* RDMA address of the first byte */
+	uint64_t id;   /* never used again on this connection */
+	uint32_t rkey;
+	uint32_t prot;
+};
+
+/*
+ * Where the directory is. A reader takes this, the entries, and this again:
+ * if @end before equals @begin after, what it read belongs together.
+ */
+struct scif_dir_head {
+	_Atomic uint32_t begin;
+	_Atomic uint32_t end;
+	uint32_t count;
+	uint32_t rkey;
+	uint64_t addr;
+};
+
+/*
+ * The block of an endpoint that its peer can reach. Counters of bytes run
+ * freely; the place in the ring is the counter modulo its size.
+ */
+struct scif_shared {
+	_Atomic uint32_t produced; /* bytes the peer has put into @ring */
+	uint32_t gap0[15];
+	_Atomic uint32_t consumed;  /* bytes the peer took from its ring */
+	_Atomic uint32_t want_data; /* changed: wake the peer after a send */
+	_Atomic uint32_t want_room; /* changed: wake it after a receive */
+	_Atomic uint32_t dir_gen;   /* @end of the peer's directory */
+	uint32_t gap1[12];
+	uint64_t scratch[SCIF_SCRATCH_SLOTS];
+	struct scif_dir_head dir;
+	uint8_t gap2[4096 - 2 * 64 - 8 * SCIF_SCRATCH_SLOTS -
+		     sizeof(struct scif_dir_head)];
+	uint8_t ring[SCIF_RING_BYTES];
+};
+
+enum scif_message_type {
+	SCIF_WAKE_DATA = 1,
+	SCIF_WAKE_ROOM,
+	SCIF_REPLY,   /* to the request with this tag */
+	SCIF_QUERY,   /* reply: how many RMAs you began */
+	SCIF_WAIT,    /* reply when your first args[0] RMAs are done */
+	SCIF_SIGNAL,  /* scif_fence_signal() for your RMAs */
+	SCIF_RELEASE, /* reply when you use no window before args[0] */
+	SCIF_MAPPED,  /* I map the window args[0]; reply */
+	SCIF_UNMAPPED /* no longer; no reply */
+};
+
+struct scif_message {
+	uint32_t type;
+	uint32_t tag;
+	int32_t status; /* errno, in a reply */
+	uint32_t flags;
+	uint64_t args[6];
+};
+
+_Static_assert(sizeof(struct scif_hello) <= 56, "fits a connection request");
+_Static_assert(sizeof(struct scif_shared) == 8192, "two pages");
+_Static_assert(sizeof(struct scif_message) == 64, "one cache line");
+
+#endif /* SCIF_WIRE_H */

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Runs the numbered cases between two nodes.
+ * usage: scif_behaviour NODES OWN PEER [NUMBER...]
+ *   NODES  as in SCIF_NODES
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "behaviour.h"
+#include "peer.h"
+#include "tap.h"
+
+static bool is_wanted(int number, int argc, char **argv)
+{
+	int i;
+
+	for (i = 4; i < argc; i++)
+		if (atoi(argv[i]) == number)
+			return true;
+	return argc <= 4;
+}
+
+static void run_all(const struct behaviour *cases, int argc, char **argv)
+{
+	for (; cases->name; cases++)
+		if (is_wanted(cases->number, argc, argv))
+			tap_ok(cases->run(), "%02d %s", cases->number,
+			       cases->name);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 4)
+		bail("usage: %s NODES OWN PEER [NUMBER...]", argv[0]);
+	setenv("SCIF_NODES", argv[1], 1);
+	setenv("SCIF_NODE", argv[2], 1);
+	own_node = atoi(argv[2]);
+	peer_node = atoi(argv[3]);
+	peer_start();
+	run_all(connection_cases, argc, argv);
+	run_all(message_cases, argc, argv);
+	run_all(readiness_cases, argc, argv);
+	run_all(window_cases, argc, argv);
+	run_all(copy_cases, argc, argv);
+	run_all(fence_cases, argc, argv);
+	run_all(lifetime_cases, argc, argv);
+	peer_end();
+	return tap_end();
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * What SCIF programs rely on, as numbered cases.
+ */
+#ifndef SCIF_TESTS_BEHAVIOUR_H
+#define SCIF_TESTS_BEHAVIOUR_H
+
+#include <stdbool.h>
+
+struct behaviour {
+	int number;
+	const char *name;
+	bool (*run)(void);
+};
+
+/* Each list ends with an entry without a name. */
+extern const struct behaviour connection_cases[];
+extern const struct behaviour message_cases[];
+extern const struct behaviour readiness_cases[];
+extern const struct behaviour window_cases[];
+extern const struct behaviour copy_cases[];
+extern const struct behaviour fence_cases[];
+extern const struct behaviour lifetime_cases[];
+
+#endif /* SCIF_TESTS_BEHAVIOUR_H */

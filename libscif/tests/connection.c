@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Open, bind, listen, connect, accept.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "peer.h"
+#include "tap.h"
+
+enum { NO_NODE = 999, NO_PORT = 2999 };
+
+static bool close_on_exec(void)
+{
+	int epd = scif_open();
+	int flags = fcntl(epd, F_GETFD);
+
+	return succeeds(scif_close(epd), 0, "close") &&
+	       check(flags == FD_CLOEXEC, "descriptor flags 0x%x", flags);
+}
+
+/* A thread of its own: rdma_cm refuses a thread that has changed its user. */
+static void *as_another_user(void *epd)
+{
+	bool ok;
+
+	if (syscall(SYS_setresuid, -1, 1000, -1)) {
+		check(false, "cannot change the user");
+		return NULL;
+	}
+	ok = fails(scif_bind(*(int *)epd, 1), EACCES, "1, bound before") &&
+	     fails(scif_bind(*(int *)epd, 1023), EACCES, "1023");
+	return ok ? epd : NULL;
+}
+
+static bool bind_unprivileged(void)
+{
+	int epd = scif_open();
+	pthread_t thread;
+	void *ok;
+
+	if (scif_bind(epd, 0) < 0)
+		return check(false, "bind: %s", strerror(errno));
+	pthread_create(&thread, NULL, as_another_user, &epd);
+	pthread_join(thread, &ok);
+	scif_close(epd);
+	return ok != NULL;
+}
+
+static bool bind_twice(void)
+{
+	int epd = scif_open();
+	bool ok = succeeds(scif_bind(epd, 2500), 2500, "bind") &&
+		  fails(scif_bind(epd, 2501), EINVAL, "again");
+
+	scif_close(epd);
+	return ok;
+}
+
+static bool bind_in_use_state(void)
+{
+	int epd = scif_open(), own, other;
+	bool ok;
+
+	scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	ok = fails(scif_bind(epd, 0), EISCONN, "listening");
+	scif_close(epd);
+	connect_pair(&own, &other);
+	ok = fails(scif_bind(own, 0), EISCONN, "connected") && ok;
+	close_pair(own, other);
+	return ok;
+}
+
+static bool port_in_use(void)
+{
+	int one = scif_open(), two = scif_open();
+	bool ok = succeeds(scif_bind(one, 2600), 2600, "bind") &&
+		  fails(scif_bind(two, 2600), EINVAL, "the same port");
+
+	scif_close(one);
+	ok = succeeds(scif_bind(two, 2600), 2600, "after close") && ok;
+	scif_close(two);
+	return ok;
+}
+
+static bool bind_any(void)
+{
+	int one = scif_open(), two = scif_open();
+	int first = scif_bind(one, 0), second = scif_bind(two, 0);
+
+	scif_close(one);
+	scif_close(two);
+	return check(first >= 1089 && second >= 1089 && first != second,
+		     "ports %d and %d", first, second);
+}
+
+static bool listen_backlog(void)
+{
+	int epd = scif_open();
+	bool ok;
+
+	scif_bind(epd, 0);
+	ok = fails(scif_listen(epd, 0), EINVAL, "backlog 0") &&
+	     fails(scif_listen(epd, -1), EINVAL, "backlog -1");
+	scif_close(epd);
+	return ok;
+}
+
+static bool listen_unbound(void)
+{
+	int epd = scif_open();
+	bool ok = fails(scif_listen(epd, 1), EINVAL, "unbound");
+
+	scif_close(epd);
+	return ok;
+}
+
+static bool listen_twice(void)
+{
+	int epd = scif_open(), own, other;
+	bool ok;
+
+	scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	ok = fails(scif_listen(epd, 1), EISCONN, "listening");
+	scif_close(epd);
+	connect_pair(&own, &other);
+	ok = fails(scif_listen(own, 1), EISCONN, "connected") && ok;
+	close_pair(own, other);
+	return ok;
+}
+
+static bool connect_null(void)
+{
+	int epd = scif_open();
+	bool ok = fails(scif_connect(epd, NULL), EINVAL, "NULL");
+
+	scif_close(epd);
+	return ok;
+}
+
+static bool connect_no_node(void)
+{
+	struct scif_port_id port = { NO_NODE, 0 };
+	int epd = scif_open();
+	bool ok = fails(scif_connect(epd, &port), ENODEV, "no such node");
+
+	port.node = 998; /* It has an address where nobody is. */
+	port.port = 2000;
+	ok = fails(scif_connect(epd, &port), ENODEV, "a dead node") && ok;
+	scif_close(epd);
+	return ok;
+}
+
+static bool connect_port_zero(void)
+{
+	struct scif_port_id port = { peer_node, 0 };
+	int epd = scif_open();
+	bool ok = fails(scif_connect(epd, &port), EINVAL, "port 0");
+
+	scif_close(epd);
+	return ok;
+}
+
+static bool connect_listener(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int epd = scif_open();
+	bool ok;
+
+	scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	ok = fails(scif_connect(epd, &port), EOPNOTSUPP, "a listener");
+	scif_close(epd);
+	return ok;
+}
+
+static bool connect_connected(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	ok = fails(scif_connect(own, &port), EISCONN, "connected");
+	close_pair(own, other);
+	return ok;
+}
+
+static bool connect_disconnected(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) &&
+	     fails(scif_connect(own, &port), EINVAL, "disconnected");
+	scif_close(own);
+	return ok;
+}
+
+/* A listener at the peer; its port. */
+static uint16_t peer_listen(int *listener, int backlog)
+{
+	struct peer_call call = { .op = PEER_BIND };
+	uint16_t port;
+
+	*listener = peer_op_epd(PEER_OPEN, -1);
+	call.epd = *listener;
+	port = peer_do(&call);
+	call.op = PEER_LISTEN;
+	call.flags = backlog;
+	peer_do(&call);
+	return port;
+}
+
+static int peer_accept(int listener)
+{
+	struct peer_call call = { .op = PEER_ACCEPT,
+				  .epd = listener,
+				  .flags = SCIF_ACCEPT_SYNC };
+
+	return peer_do(&call);
+}
+
+static bool connect_refused(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int one = scif_open(), two = scif_open(), listener, other, bound;
+	bool ok;
+
+	bound = scif_bind(two, 0);
+	ok = fails(scif_connect(two, &port), ECONNREFUSED, "nobody listens");
+	port.port = peer_listen(&listener, 1);
+	fcntl(one, F_SETFL, O_NONBLOCK);
+	ok = fails(scif_connect(one, &port), EINPROGRESS, "the first") && ok;
+	/* The request must be there before the next one. */
+	sleep_ms(300);
+	ok = fails(scif_connect(two, &port), ECONNREFUSED, "full backlog") &&
+	     ok;
+	other = peer_accept(listener);
+	ok = check(other >= 0, "the first is accepted") && ok;
+	fcntl(two, F_SETFL, O_NONBLOCK);
+	fails(scif_connect(two, &port), EINPROGRESS, "once more");
+	peer_op_epd(PEER_CLOSE, other);
+	other = peer_accept(listener);
+	ok = shows(two, POLLOUT) &&
+	     succeeds(scif_connect(two, &port), bound, "the second") && ok;
+	scif_close(one);
+	close_pair(two, other);
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
+static bool connect_binds(void)
+{
+	struct peer_call accept = { .op = PEER_ACCEPT, .flags = 1 };
+	struct scif_port_id port = { peer_node, 0 };
+	int epd = scif_open(), listener, bound;
+	bool ok;
+
+	port.port = peer_listen(&listener, 1);
+	accept.epd = listener;
+	peer_begin(&accept);
+	bound = scif_connect(epd, &port);
+	peer_finish(&accept);
+	ok = check(bound >= 1089, "connect returned %d", bound) &&
+	     check(accept.port.node == own_node && accept.port.port == bound,
+		   "the peer saw %u:%u", accept.port.node, accept.port.port);
+	close_pair(epd, accept.ret);
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
+static bool accept_invalid(void)
+{
+	int epd = scif_open(), new;
+	struct scif_port_id port;
+	bool ok;
+
+	ok = fails(scif_accept(epd, &port, &new, 0), EINVAL, "unbound");
+	scif_bind(epd, 0);
+	ok = fails(scif_accept(epd, &port, &new, 0), EINVAL, "bound") && ok;
+	scif_listen(epd, 1);
+	ok = fails(scif_accept(epd, &port, &new, 2), EINVAL, "flags 2") && ok;
+	ok = fails(scif_accept(epd, NULL, &new, 0), EINVAL, "no peer") && ok;
+	ok = fails(scif_accept(epd, &port, NULL, 0), EINVAL, "no new") && ok;
+	scif_close(epd);
+	return ok;
+}
+
+static bool accept_again(void)
+{
+	int epd = scif_open(), new;
+	struct scif_port_id port;
+	bool ok;
+
+	scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	ok = fails(scif_accept(epd, &port, &new, 0), EAGAIN, "nobody");
+	fcntl(epd, F_SETFL, O_NONBLOCK);
+	ok = fails(scif_accept(epd, &port, &new, 0), EAGAIN, "O_NONBLOCK") &&
+	     ok;
+	scif_close(epd);
+	return ok;
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+static void *close_later(void *epd)
+{
+	sleep_ms(200);
+	scif_close(*(int *)epd);
+	return NULL;
+}
+
+static bool accept_interrupted(void)
+{
+	struct itimerval soon = { .it_value = { 0, 200000 } };
+	struct sigaction action = { .sa_handler = nothing };
+	int epd = scif_open(), new;
+	struct scif_port_id port;
+	pthread_t thread;
+	bool ok;
+
+	action.sa_flags = SA_RESTART;
+	sigaction(SIGALRM, &action, NULL);
+	scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	fcntl(epd, F_SETFL, O_NONBLOCK); /* has no say */
+	setitimer(ITIMER_REAL, &soon, NULL);
+	ok = fails(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), EINTR,
+		   "a signal");
+	pthread_create(&thread, NULL, close_later, &epd);
+	ok = fails(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), EINTR,
+		   "closed meanwhile") &&
+	     ok;
+	pthread_join(thread, NULL);
+	return ok;
+}
+
+static bool accepted_port(void)
+{
+	struct peer_call call = { .op = PEER_OPEN };
+	struct scif_port_id port;
+	int epd = scif_open(), new, listening;
+	bool ok;
+
+	listening = scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	call.epd = peer_do(&call);
+	call.op = PEER_CONNECT;
+	call.port.node = own_node;
+	call.port.port = listening;
+	peer_begin(&call);
+	ok = succeeds(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), 0,
+		      "accept");
+	peer_finish(&call);
+	ok = check(call.ret == port.port && port.node == peer_node,
+		   "the peer has port %lld, accept says %u:%u",
+		   (long long)call.ret, port.node, port.port) &&
+	     ok;
+	/* The port is taken as long as the listener, not the connection. */
+	scif_close(epd);
+	epd = scif_open();
+	ok = succeeds(scif_bind(epd, listening), listening, "bind again") && ok;
+	scif_close(epd);
+	close_pair(new, call.epd);
+	return ok;
+}
+
+static bool own_node_works(void)
+{
+	int listener = scif_open(), one = scif_open(), two;
+	struct scif_port_id port = { .node = own_node }, from;
+	char text[4] = "";
+	bool ok;
+
+	port.port = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	fcntl(one, F_SETFL, O_NONBLOCK);
+	ok = fails(scif_connect(one, &port), EINPROGRESS, "connect");
+	ok = succeeds(scif_accept(listener, &from, &two, SCIF_ACCEPT_SYNC), 0,
+		      "accept") &&
+	     ok;
+	ok = check(from.node == own_node, "from node %u", from.node) && ok;
+	ok = shows(one, POLLOUT) &&
+	     succeeds(scif_connect(one, &port), from.port, "port") && ok;
+	ok = succeeds(scif_send(one, "abc", 4, SCIF_SEND_BLOCK), 4, "send") &&
+	     succeeds(scif_recv(two, text, 4, SCIF_RECV_BLOCK), 4, "recv") &&
+	     check(!strcmp(text, "abc"), "the bytes") && ok;
+	scif_close(one);
+	scif_close(two);
+	scif_close(listener);
+	return ok;
+}
+
+static bool nonblocking_connect(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int epd = scif_open(), listener, other, bound;
+	bool ok;
+
+	bound = scif_bind(epd, 0);
+	fcntl(epd, F_SETFL, O_NONBLOCK);
+	ok = fails(scif_connect(epd, &port), EINPROGRESS, "no listener") &&
+	     shows(epd, POLLOUT) &&
+	     fails(scif_connect(epd, &port), ECONNREFUSED, "its result");
+	port.port = peer_listen(&listener, 1);
+	ok = fails(scif_connect(epd, &port), EINPROGRESS, "begin") &&
+	     fails(scif_connect(epd, &port), EINPROGRESS, "repeat") && ok;
+	ok = check(!(poll_now(epd) & POLLOUT), "no POLLOUT yet") && ok;
+	other = peer_accept(listener);
+	ok = shows(epd, POLLOUT) &&
+	     succeeds(scif_connect(epd, &port), bound, "the port") &&
+	     fails(scif_connect(epd, &port), EISCONN, "after that") && ok;
+	close_pair(epd, other);
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
+const struct behaviour connection_cases[] = {
+	{ 1, "open sets close-on-exec", close_on_exec },
+	{ 2, "a privileged port without privilege: EACCES", bind_unprivileged },
+	{ 3, "bound twice: EINVAL", bind_twice },
+	{ 4, "bind while listening or connected: EISCONN", bind_in_use_state },
+	{ 5, "a port in use: EINVAL", port_in_use },
+	{ 6, "port 0: one from 1089 on", bind_any },
+	{ 7, "a backlog below 1: EINVAL", listen_backlog },
+	{ 8, "listen unbound: EINVAL", listen_unbound },
+	{ 9, "listen while listening or connected: EISCONN", listen_twice },
+	{ 10, "connect to NULL: EINVAL", connect_null },
+	{ 11, "a node that is unknown or dead: ENODEV", connect_no_node },
+	{ 12, "connect to port 0: EINVAL", connect_port_zero },
+	{ 13, "connect a listener: EOPNOTSUPP", connect_listener },
+	{ 14, "connect while connected: EISCONN", connect_connected },
+	{ 15, "connect when disconnected: EINVAL", connect_disconnected },
+	{ 16, "no listener, or a full backlog: ECONNREFUSED", connect_refused },
+	{ 17, "connect binds and returns the port", connect_binds },
+	{ 18, "accept with bad arguments: EINVAL", accept_invalid },
+	{ 19, "accept with nobody there: EAGAIN", accept_again },
+	{ 20, "accept interrupted, or closed: EINTR", accept_interrupted },
+	{ 21, "what is accepted has the listener's port", accepted_port },
+	{ 22, "connecting to one's own node", own_node_works },
+	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
+	{ 0, NULL, NULL }
+};

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Copies between windows and from and to memory.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "pattern.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	BYTES = 1 << 20,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED,
+	SYNC = SCIF_RMA_SYNC
+};
+
+/* Where no kernel puts anything by itself. */
+#define NOWHERE ((uint8_t *)0x100000000000)
+
+/* A connection with a window of BYTES on each side, at 0. */
+struct couple {
+	int own;
+	int other;
+	uint8_t *mem;
+};
+
+static struct couple begin(void)
+{
+	struct couple couple = { .mem = fresh_pages(BYTES) };
+
+	connect_pair(&couple.own, &couple.other);
+	if (scif_register(couple.own, couple.mem, BYTES, 0, RW, FIXED) ||
+	    peer_register(couple.other, 0, BYTES, 0, RW, FIXED))
+		bail("register: %s", strerror(errno));
+	return couple;
+}
+
+static void end(struct couple *couple)
+{
+	close_pair(couple->own, couple->other);
+	munmap(couple->mem, BYTES);
+}
+
+/* Does the connection still carry messages and copies? */
+static bool works(struct couple *couple)
+{
+	char text[4];
+
+	return succeeds(scif_send(couple->own, "abc", 4, 1), 4, "send") &&
+	       succeeds(peer_recv(couple->other, text, 4, 1), 4, "recv") &&
+	       succeeds(scif_writeto(couple->own, 0, 8, 0, SYNC), 0, "copy");
+}
+
+static bool order_of_checks(void)
+{
+	struct couple couple = begin();
+	int epd = scif_open();
+	bool ok;
+
+	ok = fails(scif_readfrom(epd, 0, 0, 0, 0xff), ENOTCONN, "state") &&
+	     fails(scif_writeto(couple.own, BYTES, 8, BYTES, 0x10), EINVAL,
+		   "flags");
+	/* Nothing local, and the remote one is against the protection. */
+	peer_register(couple.other, 0, PAGE, 2 * BYTES, SCIF_PROT_READ, FIXED);
+	ok = fails(scif_writeto(couple.own, BYTES, 8, 2 * BYTES, 0), ENXIO,
+		   "the local window") &&
+	     fails(scif_writeto(couple.own, 0, 8, 2 * BYTES, 0), EACCES,
+		   "the remote window") &&
+	     ok;
+	scif_close(epd);
+	end(&couple);
+	return ok;
+}
+
+static bool length_zero(void)
+{
+	struct couple couple = begin();
+	bool ok = fails(scif_readfrom(couple.own, 0, 0, 0, 0), EINVAL, "r") &&
+		  fails(scif_writeto(couple.own, 0, 0, 0, 0), EINVAL, "w") &&
+		  fails(scif_vreadfrom(couple.own, couple.mem, 0, 0, 0), EINVAL,
+			"vr") &&
+		  fails(scif_vwriteto(couple.own, couple.mem, 0, 0, 0), EINVAL,
+			"vw");
+
+	end(&couple);
+	return ok;
+}
+
+static bool out_of_range(void)
+{
+	struct couple couple = begin();
+	int own = couple.own;
+	bool ok;
+
+	ok = fails(scif_readfrom(own, 0, 2, BYTES - 1, 0), ENXIO, "remote") &&
+	     fails(scif_writeto(own, BYTES - 1, 2, 0, 0), ENXIO, "local") &&
+	     fails(scif_writeto(own, -8, 8, 0, 0), ENXIO, "negative local") &&
+	     fails(scif_writeto(own, 0, 8, -8, 0), ENXIO, "negative remote") &&
+	     fails(scif_writeto(own, 0, SIZE_MAX, 0, 0), ENXIO, "huge") &&
+	     fails(scif_vreadfrom(own, couple.mem, 8, INT64_MAX - 2, 0), ENXIO,
+		   "far") &&
+	     works(&couple);
+	end(&couple);
+	return ok;
+}
+
+/* Windows side by side, at other borders here than there. */
+static bool adjacent(void)
+{
+	uint8_t *mem = fresh_pages(8 * PAGE), bytes[8 * PAGE];
+	struct couple couple = begin();
+	off_t base = 4 * BYTES;
+	int i, own = couple.own;
+	bool ok = true;
+
+	for (i = 0; i < 4; i++)
+		scif_register(own, mem + 2 * i * PAGE, 2 * PAGE,
+			      base + 2 * i * PAGE, RW, FIXED);
+	peer_register(couple.other, 0, PAGE, base, RW, FIXED);
+	peer_register(couple.other, PAGE, 4 * PAGE, base + PAGE, RW, FIXED);
+	peer_register(couple.other, 5 * PAGE, 3 * PAGE, base + 5 * PAGE, RW,
+		      FIXED);
+	memcpy(mem, pattern_bytes(44, 8 * PAGE), 8 * PAGE);
+	ok = succeeds(scif_writeto(own, base + 100, 7 * PAGE, base + 200, SYNC),
+		      0, "write");
+	peer_peek(200, bytes, 7 * PAGE);
+	ok = check(!memcmp(bytes, mem + 100, 7 * PAGE), "bytes written") && ok;
+	memset(mem, 0, 8 * PAGE);
+	ok = succeeds(scif_readfrom(own, base + 3, 7 * PAGE, base + 200,
+				    SYNC | SCIF_RMA_ORDERED),
+		      0, "read") &&
+	     check(!memcmp(bytes, mem + 3, 7 * PAGE), "bytes read") && ok;
+	ok = fails(scif_readfrom(own, base, 8 * PAGE, base + 1, 0), ENXIO,
+		   "one too far") &&
+	     ok;
+	peer_unregister(couple.other, base + PAGE, 4 * PAGE);
+	ok = fails(scif_readfrom(own, base, 8 * PAGE, base, 0), ENXIO,
+		   "a hole") &&
+	     works(&couple) && ok;
+	end(&couple);
+	munmap(mem, 8 * PAGE);
+	return ok;
+}
+
+static bool protection(void)
+{
+	struct couple couple = begin();
+	uint8_t *mem = fresh_pages(3 * PAGE);
+	off_t r = 2 * BYTES, w = r + PAGE, none = w + PAGE;
+	int own = couple.own;
+	bool ok;
+
+	peer_register(couple.other, 0, PAGE, r, SCIF_PROT_READ, FIXED);
+	peer_register(couple.other, 0, PAGE, w, SCIF_PROT_WRITE, FIXED);
+	peer_register(couple.other, 0, PAGE, none, 0, FIXED);
+	scif_register(own, mem, PAGE, r, SCIF_PROT_READ, FIXED);
+	scif_register(own, mem + PAGE, PAGE, w, SCIF_PROT_WRITE, FIXED);
+	scif_register(own, mem, PAGE, none, 0, FIXED);
+	ok = fails(scif_writeto(own, 0, 8, r, 0), EACCES, "write to R") &&
+	     fails(scif_readfrom(own, 0, 8, w, 0), EACCES, "read from W") &&
+	     fails(scif_readfrom(own, 0, 8, none, 0), EACCES, "read none") &&
+	     fails(scif_writeto(own, 0, 8, none, 0), EACCES, "write none") &&
+	     fails(scif_writeto(own, w, 8, 0, 0), EACCES, "from own W") &&
+	     fails(scif_readfrom(own, r, 8, 0, 0), EACCES, "to own R") &&
+	     fails(scif_writeto(own, none, 8, 0, 0), EACCES, "own none") &&
+	     fails(scif_vwriteto(own, mem, 8, r, 0), EACCES, "v to R") &&
+	     fails(scif_writeto(own, 0, 2 * PAGE, r, 0), EACCES, "R and W") &&
+	     succeeds(scif_readfrom(own, 0, 8, r, SYNC), 0, "read R") &&
+	     succeeds(scif_writeto(own, 0, 8, w, SYNC), 0, "write W") &&
+	     succeeds(scif_writeto(own, r, 8, 0, SYNC), 0, "from own R") &&
+	     succeeds(scif_readfrom(own, w, 8, 0, SYNC), 0, "to own W") &&
+	     works(&couple);
+	end(&couple);
+	munmap(mem, 3 * PAGE);
+	return ok;
+}
+
+static bool bad_memory(void)
+{
+	struct couple couple = begin();
+	uint8_t *hole = NOWHERE, *mem;
+	int own = couple.own;
+	size_t length;
+	bool ok = true;
+
+	mem = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (length = 8; length <= BYTES; length *= 512) {
+		ok = fails(scif_vwriteto(own, hole, length, 0, SYNC), EFAULT,
+			   "write from a hole") &&
+		     fails(scif_vreadfrom(own, hole, length, 0, SYNC), EFAULT,
+			   "read into a hole") &&
+		     ok;
+		ok = fails(scif_vreadfrom(own, mem, length, 0, SYNC), EFAULT,
+			   "read into read-only memory") &&
+		     succeeds(scif_vwriteto(own, mem, length, 0, SYNC), 0,
+			      "write from read-only memory") &&
+		     ok;
+	}
+	ok = works(&couple) && ok;
+	end(&couple);
+	munmap(mem, BYTES);
+	return ok;
+}
+
+static bool memory_sizes(void)
+{
+	static const size_t sizes[] = { 1, 63, 4096, 131071, 131073, 999999 };
+	struct couple couple = begin();
+	uint8_t *mem = fresh_pages(BYTES);
+	unsigned int i, round;
+	bool ok = true;
+
+	/* The second round has other memory at the same address. */
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < 6 && ok; i++) {
+			memcpy(mem + 5, pattern_bytes(i + 9 * round, BYTES),
+			       sizes[i]);
+			ok = succeeds(scif_vwriteto(couple.own, mem + 5,
+						    sizes[i], 7,
+						    SYNC | SCIF_RMA_USECACHE),
+				      0, "vwriteto") &&
+			     succeeds(scif_readfrom(couple.own, 0, sizes[i], 7,
+						    SYNC),
+				      0, "readfrom") &&
+			     check(!memcmp(couple.mem, mem + 5, sizes[i]),
+				   "%zu bytes written", sizes[i]);
+			memset(mem, 0, BYTES);
+			ok = ok &&
+			     succeeds(scif_vreadfrom(couple.own, mem + 1,
+						     sizes[i], 7,
+						     SYNC | SCIF_RMA_USECACHE),
+				      0, "vreadfrom") &&
+			     check(!memcmp(couple.mem, mem + 1, sizes[i]),
+				   "%zu bytes read", sizes[i]) &&
+			     check(!mem[0] && !mem[1 + sizes[i]], "no more");
+		}
+		mem = mmap(mem, BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	}
+	end(&couple);
+	munmap(mem, BYTES);
+	return ok;
+}
+
+/* The owner unregisters and registers while the peer copies all the time. */
+struct copier {
+	struct couple *couple;
+	atomic_bool stop;
+	unsigned int good, refused, other;
+};
+
+static void *copy_always(void *argument)
+{
+	struct copier *copier = argument;
+	int epd = copier->couple->own;
+
+	while (!atomic_load(&copier->stop)) {
+		if (!scif_writeto(epd, 0, 65536, 2 * BYTES, 0))
+			copier->good++;
+		else if (errno == ENXIO)
+			copier->refused++;
+		else
+			copier->other++;
+	}
+	return NULL;
+}
+
+static bool unregister_in_use(void)
+{
+	struct couple couple = begin();
+	struct copier copier = { .couple = &couple };
+	pthread_t thread;
+	bool ok = true;
+	int i;
+
+	pthread_create(&thread, NULL, copy_always, &copier);
+	for (i = 0; i < 60 && ok; i++) {
+		ok = peer_register(couple.other, BYTES, 65536, 2 * BYTES, RW,
+				   FIXED) == 2 * BYTES;
+		if (i % 3)
+			sleep_ms(1);
+		ok = ok && !peer_unregister(couple.other, 2 * BYTES, 65536);
+	}
+	atomic_store(&copier.stop, true);
+	pthread_join(thread, NULL);
+	check(ok, "round %d", i);
+	ok = check(!copier.other && copier.good && copier.refused,
+		   "%u copies, %u refused, %u other errors", copier.good,
+		   copier.refused, copier.other) &&
+	     works(&couple) && ok;
+	end(&couple);
+	return ok;
+}
+
+static bool asynchronous(void)
+{
+	struct couple couple = begin();
+	uint8_t bytes[PAGE];
+	int i, mark;
+	bool ok = true;
+
+	memcpy(couple.mem, pattern_bytes(48, BYTES), BYTES);
+	for (i = 0; i < 200 && ok; i++)
+		ok = succeeds(scif_writeto(couple.own, i * 64, 64, i * 64,
+					   i % 2 ? SCIF_RMA_ORDERED : 0),
+			      0, "write");
+	ok = succeeds(scif_writeto(couple.own, 65536, BYTES - 65536, 65536, 0),
+		      0, "a long one") &&
+	     succeeds(scif_fence_mark(couple.own, SCIF_FENCE_INIT_SELF, &mark),
+		      0, "mark") &&
+	     succeeds(scif_fence_wait(couple.own, mark), 0, "wait") && ok;
+	peer_peek(BYTES - PAGE, bytes, PAGE);
+	ok = check(!memcmp(bytes, couple.mem + BYTES - PAGE, PAGE), "bytes") &&
+	     ok;
+	peer_peek(64 * 199, bytes, 64);
+	ok = check(!memcmp(bytes, couple.mem + 64 * 199, 64), "bytes 199") &&
+	     ok;
+	end(&couple);
+	return ok;
+}
+
+const struct behaviour copy_cases[] = {
+	{ 42, "checks: state, flags, local, remote window", order_of_checks },
+	{ 43, "length 0: EINVAL", length_zero },
+	{ 44, "out of range: ENXIO", out_of_range },
+	{ 44, "adjacent windows, and a hole", adjacent },
+	{ 45, "against the protection: EACCES", protection },
+	{ 46, "bad memory: EFAULT", bad_memory },
+	{ 46, "memory of several sizes, and remapped", memory_sizes },
+	{ 47, "unregister in use: ENXIO, nothing breaks", unregister_in_use },
+	{ 48, "copies without SYNC, and in order", asynchronous },
+	{ 0, NULL, NULL }
+};

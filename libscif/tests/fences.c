@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Fences.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "pattern.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	BYTES = 1 << 20,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED,
+	SELF = SCIF_FENCE_INIT_SELF,
+	PEER = SCIF_FENCE_INIT_PEER,
+	LOCAL = SCIF_SIGNAL_LOCAL,
+	REMOTE = SCIF_SIGNAL_REMOTE
+};
+
+struct couple {
+	int own;
+	int other;
+	uint8_t *mem;
+};
+
+static struct couple begin(void)
+{
+	struct couple couple = { .mem = fresh_pages(BYTES) };
+
+	connect_pair(&couple.own, &couple.other);
+	if (scif_register(couple.own, couple.mem, BYTES, 0, RW, FIXED) ||
+	    peer_register(couple.other, 0, BYTES, 0, RW, FIXED))
+		bail("register: %s", strerror(errno));
+	return couple;
+}
+
+static void end(struct couple *couple)
+{
+	close_pair(couple->own, couple->other);
+	munmap(couple->mem, BYTES);
+}
+
+/* Until @word has @value. */
+static bool becomes(volatile uint64_t *word, uint64_t value, const char *what)
+{
+	uint64_t limit = deadline();
+	unsigned int round = 0;
+
+	while (*word != value && now_ms() < limit)
+		relax(round++);
+	return check(*word == value, "%s: 0x%llx, expected 0x%llx", what,
+		     (unsigned long long)*word, (unsigned long long)value);
+}
+
+static bool peer_becomes(int64_t place, uint64_t value, const char *what)
+{
+	uint64_t limit = deadline(), word = 0;
+	unsigned int round = 0;
+
+	do {
+		peer_peek(place, &word, sizeof(word));
+		relax(round++);
+	} while (word != value && now_ms() < limit);
+	return check(word == value, "%s: 0x%llx, expected 0x%llx", what,
+		     (unsigned long long)word, (unsigned long long)value);
+}
+
+static bool arguments(void)
+{
+	struct couple couple = begin();
+	int epd = scif_open(), mark, own = couple.own;
+	bool ok;
+
+	ok = fails(scif_fence_mark(epd, 0, &mark), ENOTCONN, "mark, state") &&
+	     fails(scif_fence_signal(epd, 1, 0, 1, 0, 0), ENOTCONN,
+		   "signal, state") &&
+	     fails(scif_fence_mark(own, 0, &mark), EINVAL, "mark, none") &&
+	     fails(scif_fence_mark(own, SELF | PEER, &mark), EINVAL, "both") &&
+	     fails(scif_fence_mark(own, SELF | LOCAL, &mark), EINVAL, "more") &&
+	     fails(scif_fence_signal(own, 0, 0, 0, 0, LOCAL), EINVAL,
+		   "signal, no INIT") &&
+	     fails(scif_fence_signal(own, 0, 0, 0, 0, SELF | PEER | LOCAL),
+		   EINVAL, "signal, both INIT") &&
+	     fails(scif_fence_signal(own, 0, 0, 0, 0, SELF), EINVAL,
+		   "signal, no SIGNAL") &&
+	     fails(scif_fence_signal(own, 2, 0, 0, 0, SELF | LOCAL), EINVAL,
+		   "local unaligned") &&
+	     fails(scif_fence_signal(own, 0, 0, 6, 0, SELF | REMOTE), EINVAL,
+		   "remote unaligned") &&
+	     fails(scif_fence_signal(own, 0, 0, 0, 0, SELF | LOCAL | 0x100),
+		   EINVAL, "unknown") &&
+	     succeeds(scif_fence_signal(own, 4, 1, 7, 2, SELF | LOCAL), 0,
+		      "what is not asked for is not looked at");
+	scif_close(epd);
+	end(&couple);
+	return ok;
+}
+
+static bool signal_windows(void)
+{
+	uint8_t *mem = fresh_pages(PAGE);
+	struct couple couple = begin();
+	int own = couple.own;
+	off_t r = 2 * BYTES;
+	bool ok;
+
+	scif_register(own, mem, PAGE, r, SCIF_PROT_READ, FIXED);
+	peer_register(couple.other, 0, PAGE, r, SCIF_PROT_READ, FIXED);
+	ok = fails(scif_fence_signal(own, BYTES, 1, 0, 1, SELF | LOCAL), ENXIO,
+		   "local") &&
+	     fails(scif_fence_signal(own, BYTES - 4, 1, 0, 1, SELF | LOCAL),
+		   ENXIO, "8 bytes, not 4") &&
+	     fails(scif_fence_signal(own, 0, 1, BYTES, 1, SELF | REMOTE), ENXIO,
+		   "remote") &&
+	     fails(scif_fence_signal(own, r, 1, 0, 1, SELF | LOCAL), EACCES,
+		   "local, read-only") &&
+	     fails(scif_fence_signal(own, 0, 1, r, 1, SELF | REMOTE), EACCES,
+		   "remote, read-only") &&
+	     fails(scif_fence_signal(own, BYTES, 1, 0, 1, PEER | LOCAL), ENXIO,
+		   "local, by the peer") &&
+	     fails(scif_fence_signal(own, 0, 1, r, 1, PEER | REMOTE), EACCES,
+		   "remote, by the peer");
+	end(&couple);
+	munmap(mem, PAGE);
+	return ok;
+}
+
+/* The values come, at 4-byte places too, and behind the copies. */
+static bool signal_values(int who)
+{
+	struct couple couple = begin();
+	volatile uint64_t *word = (uint64_t *)(couple.mem + 16);
+	volatile uint64_t *odd = (uint64_t *)(couple.mem + 36);
+	int own = couple.own, i;
+	uint64_t last;
+	bool ok = true;
+
+	for (i = 1; i <= 150 && ok; i++)
+		ok = succeeds(scif_fence_signal(own, 16, i, 32,
+						0x1122334455667700 + i,
+						who | LOCAL | REMOTE),
+			      0, "signal");
+	ok = becomes(word, 150, "local") &&
+	     peer_becomes(32, 0x1122334455667700 + 150, "remote") &&
+	     succeeds(scif_fence_signal(own, 36, 5ULL << 40, 44, 6ULL << 40,
+					who | LOCAL | REMOTE),
+		      0, "odd places") &&
+	     becomes(odd, 5ULL << 40, "local") &&
+	     peer_becomes(44, 6ULL << 40, "remote") && ok;
+	for (i = 1; i <= 10 && ok && who == SELF; i++) {
+		*word = 0;
+		memset(couple.mem + 65536, i, BYTES - 65536);
+		ok = succeeds(scif_writeto(own, 65536, BYTES - 65536, 65536, 0),
+			      0, "write") &&
+		     succeeds(scif_fence_signal(own, 16, i, 0, 0, SELF | LOCAL),
+			      0, "signal") &&
+		     becomes(word, i, "behind a copy");
+		peer_peek(BYTES - 8, &last, 8);
+		ok = check(last == i * 0x0101010101010101ULL, "last bytes") &&
+		     ok;
+	}
+	end(&couple);
+	return ok;
+}
+
+static bool signal_self(void)
+{
+	return signal_values(SELF);
+}
+
+static bool signal_peer(void)
+{
+	return signal_values(PEER);
+}
+
+/* The peer's copies are done when the mark is. */
+static bool peer_marks(void)
+{
+	struct couple couple = begin();
+	struct peer_call call = { .op = PEER_WRITETO,
+				  .epd = couple.other,
+				  .length = BYTES };
+	const uint8_t *bytes;
+	bool ok = true;
+	int i, mark;
+
+	for (i = 0; i < 10 && ok; i++) {
+		bytes = pattern_bytes(520 + i, 65536);
+		peer_poke(BYTES - 65536, bytes, 65536);
+		ok = succeeds(peer_do(&call), 0, "the peer's write") &&
+		     succeeds(scif_fence_mark(couple.own, PEER, &mark), 0,
+			      "mark") &&
+		     succeeds(scif_fence_wait(couple.own, mark), 0, "wait") &&
+		     check(!memcmp(couple.mem + BYTES - 65536, bytes, 65536),
+			   "bytes of round %d", i);
+	}
+	end(&couple);
+	return ok;
+}
+
+static bool unknown_marks(void)
+{
+	struct couple couple = begin();
+	int own = couple.own, mark, peer_mark;
+	bool ok;
+
+	scif_writeto(own, 0, 8, 0, 0);
+	scif_fence_mark(own, SELF, &mark);
+	scif_fence_mark(own, PEER, &peer_mark);
+	ok = fails(scif_fence_wait(own, -1), EINVAL, "-1") &&
+	     fails(scif_fence_wait(own, 0), EINVAL, "0") &&
+	     fails(scif_fence_wait(own, mark + 1), EINVAL, "the next") &&
+	     fails(scif_fence_wait(own, peer_mark + 1), EINVAL, "peer's") &&
+	     fails(scif_fence_wait(own, INT_MAX), EINVAL, "INT_MAX") &&
+	     succeeds(scif_fence_wait(own, mark), 0, "known") &&
+	     succeeds(scif_fence_wait(own, mark), 0, "known, again") &&
+	     succeeds(scif_fence_wait(own, peer_mark), 0, "known, peer's");
+	end(&couple);
+	return ok;
+}
+
+const struct behaviour fence_cases[] = {
+	{ 50, "flags and alignment: EINVAL after the state", arguments },
+	{ 51, "signals need a window to write", signal_windows },
+	{ 51, "signals behind one's own copies", signal_self },
+	{ 51, "signals behind the peer's copies", signal_peer },
+	{ 52, "marks of the peer's copies", peer_marks },
+	{ 53, "unknown marks: EINVAL", unknown_marks },
+	{ 0, NULL, NULL }
+};

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Nodes, and how endpoints end.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "peer.h"
+#include "tap.h"
+
+static bool node_numbers(void)
+{
+	uint16_t nodes[8] = { 9, 9, 9 }, self = 9;
+	int count = scif_get_nodeIDs(NULL, 0, &self);
+
+	return check(count == 3 && self == own_node, "%d nodes, self %u", count,
+		     self) &&
+	       succeeds(scif_get_node_ids(nodes, 8, &self), count, "all") &&
+	       check(nodes[0] == 0 && nodes[1] == 1, "nodes %u and %u",
+		     nodes[0], nodes[1]) &&
+	       succeeds(scif_get_nodeIDs(nodes + 4, 1, &self), count, "one") &&
+	       check(nodes[4] == 0 && nodes[5] == 0, "no more than asked") &&
+	       fails(scif_get_nodeIDs(nodes, 8, NULL), EFAULT, "no self");
+}
+
+static bool wrong_descriptors(void)
+{
+	int epd = scif_open(), pipes[2], null, sockets[2];
+	struct scif_port_id port = { own_node, 2000 };
+	char byte = 0;
+	bool ok;
+
+	if (pipe2(pipes, O_CLOEXEC) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		return check(false, "pipe");
+	ok = fails(scif_send(-1, &byte, 1, 0), EBADF, "-1") &&
+	     fails(scif_bind(12345, 0), EBADF, "12345") &&
+	     fails(scif_bind(pipes[0], 0), ENOTTY, "a pipe") &&
+	     fails(scif_connect(sockets[0], &port), ENOTTY, "a socket");
+	scif_close(epd);
+	ok = fails(scif_close(epd), EBADF, "closed") &&
+	     fails(scif_listen(epd, 1), EBADF, "listen, closed") && ok;
+	epd = scif_open();
+	close(epd);
+	ok = fails(scif_bind(epd, 0), EBADF, "close()d") && ok;
+	null = open("/dev/null", O_RDWR);
+	ok = check(null == epd, "the number is used again") &&
+	     fails(scif_bind(epd, 0), ENOTTY, "now a file") && ok;
+	close(null);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(sockets[0]);
+	close(sockets[1]);
+	return ok;
+}
+
+static bool duplicates(void)
+{
+	int own, other, copy;
+	char bytes[4];
+	bool ok;
+
+	connect_pair(&own, &other);
+	copy = fcntl(own, F_DUPFD_CLOEXEC, 100);
+	ok = succeeds(scif_send(copy, "abc", 3, 1), 3, "send by the copy") &&
+	     succeeds(scif_close(own), 0, "close one") &&
+	     succeeds(scif_send(copy, "def", 3, 1), 3, "the copy works") &&
+	     succeeds(peer_recv(other, bytes, 3, 1), 3, "recv") &&
+	     succeeds(peer_recv(other, bytes, 3, 1), 3, "recv") &&
+	     check(!memcmp(bytes, "def", 3), "bytes") &&
+	     fails(scif_send(own, "x", 1, 0), EBADF, "the closed one");
+	scif_close(copy);
+	ok = fails(peer_recv(other, bytes, 1, 1), ECONNRESET, "both closed") &&
+	     ok;
+	peer_op_epd(PEER_CLOSE, other);
+	return ok;
+}
+
+/* After the peer's end by @op: HUP and ECONNRESET here. */
+static bool ends(enum peer_op op, const char *what)
+{
+	int own, other;
+	char byte = 0;
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_send(other, "abc", 3, 1);
+	if (op == PEER_OPEN)
+		peer_kill();
+	else
+		peer_op_epd(op, other);
+	ok = shows(own, POLLHUP) &&
+	     succeeds(scif_recv(own, &byte, 1, 1), 1, "a byte") &&
+	     check(byte == 'a', "the byte") &&
+	     fails(scif_send(own, &byte, 1, 1), ECONNRESET, what);
+	scif_close(own);
+	return ok;
+}
+
+static bool ends_by_close(void)
+{
+	return ends(PEER_CLOSE, "scif_close") &&
+	       ends(PEER_PLAIN_CLOSE, "close");
+}
+
+static bool ends_by_exit(void)
+{
+	return ends(PEER_EXIT, "exit");
+}
+
+static bool ends_by_kill(void)
+{
+	return ends(PEER_OPEN, "SIGKILL");
+}
+
+/* A child that lives on does not keep the parent's connections. */
+static bool fork_keeps_nothing(void)
+{
+	int own, other, pipes[2];
+	pid_t child;
+	char byte;
+	bool ok;
+
+	connect_pair(&own, &other);
+	if (pipe2(pipes, O_CLOEXEC))
+		return check(false, "pipe");
+	child = fork();
+	if (!child) {
+		close(pipes[1]);
+		if (scif_send(own, "x", 1, 0) != -1)
+			_exit(1);
+		_exit(read(pipes[0], &byte, 1) == 0 ? 0 : 2);
+	}
+	ok = succeeds(scif_send(own, "a", 1, 1), 1, "the parent's send") &&
+	     succeeds(peer_recv(other, &byte, 1, 1), 1, "recv") &&
+	     check(byte == 'a', "not the child's byte");
+	scif_close(own);
+	ok = fails(peer_recv(other, &byte, 1, 1), ECONNRESET, "closed") && ok;
+	close(pipes[1]);
+	close(pipes[0]);
+	waitpid(child, &own, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	return check(WIFEXITED(own) && !WEXITSTATUS(own), "child 0x%x", own) &&
+	       ok;
+}
+
+const struct behaviour lifetime_cases[] = {
+	{ 54, "numbers of nodes", node_numbers },
+	{ 55, "wrong descriptors: EBADF, ENOTTY", wrong_descriptors },
+	{ 55, "dup: the last close ends it", duplicates },
+	{ 56, "the end by close: HUP, ECONNRESET", ends_by_close },
+	{ 56, "the end by exit: HUP, ECONNRESET", ends_by_exit },
+	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
+	{ 56, "a forked child keeps nothing", fork_keeps_nothing },
+	{ 0, NULL, NULL }
+};

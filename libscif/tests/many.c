@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Many endpoints in a process, many threads on an endpoint, no descriptors
+ * left, peers that die.
+ * usage: scif_many NODES OWN PEER [ENDPOINTS]
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "pattern.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	MOST = 4096,
+	RECORDS = 400,
+	SENDERS = 4,
+	RECORD = 64,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
+};
+
+static unsigned int count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned int count = 0;
+
+	while (dir && readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+/* Both ends here, on one's own node. */
+static bool pair_here(int listener, uint16_t port, int *one, int *two)
+{
+	struct scif_port_id to = { own_node, port }, from;
+
+	*one = scif_open();
+	fcntl(*one, F_SETFL, O_NONBLOCK);
+	return *one >= 0 &&
+	       fails(scif_connect(*one, &to), EINPROGRESS, "connect") &&
+	       succeeds(scif_accept(listener, &from, two, SCIF_ACCEPT_SYNC), 0,
+			"accept") &&
+	       shows(*one, POLLOUT) &&
+	       succeeds(scif_connect(*one, &to), from.port, "port");
+}
+
+static bool many_endpoints(int pairs)
+{
+	static int one[MOST], two[MOST];
+	int listener = scif_open(), made, i, value;
+	unsigned int before, round = 0;
+	uint64_t end = deadline();
+	uint16_t port;
+	bool ok = true;
+
+	port = scif_bind(listener, 0);
+	scif_listen(listener, 8);
+	before = count_descriptors();
+	for (made = 0; made < pairs && ok; made++)
+		ok = pair_here(listener, port, &one[made], &two[made]);
+	check(ok, "pair %d", made);
+	for (i = 0; i < made && ok; i++)
+		ok = succeeds(scif_send(one[i], &i, sizeof(i), 1), sizeof(i),
+			      "send");
+	for (i = made - 1; i >= 0 && ok; i--)
+		ok = succeeds(scif_recv(two[i], &value, sizeof(value), 1),
+			      sizeof(value), "recv") &&
+		     check(value == i, "%d came to %d", value, i);
+	for (i = 0; i < made; i++) {
+		scif_close(one[i]);
+		scif_close(two[i]);
+	}
+	/* The last one to let go may be the library's own thread. */
+	while (count_descriptors() > before && now_ms() < end)
+		relax(round++);
+	ok = check(count_descriptors() == before, "%u descriptors, were %u",
+		   count_descriptors(), before) &&
+	     ok;
+	scif_close(listener);
+	return ok;
+}
+
+/* Senders write records; one by one, each must arrive whole. */
+struct sender {
+	int epd;
+	uint32_t number;
+	bool ok;
+};
+
+static void *send_records(void *argument)
+{
+	struct sender *sender = argument;
+	uint32_t record[RECORD / 4];
+	uint32_t i, j;
+
+	sender->ok = true;
+	for (i = 0; i < RECORDS && sender->ok; i++) {
+		record[0] = sender->number;
+		for (j = 1; j < RECORD / 4; j++)
+			record[j] = i * 31 + j + sender->number;
+		sender->ok = scif_send(sender->epd, record, RECORD, 1) ==
+			     RECORD;
+	}
+	return NULL;
+}
+
+static bool take_records(int epd)
+{
+	uint32_t next[SENDERS] = { 0 }, record[RECORD / 4], j, who;
+	unsigned int i;
+
+	for (i = 0; i < SENDERS * RECORDS; i++) {
+		if (scif_recv(epd, record, RECORD, 1) != RECORD)
+			return check(false, "record %u: %s", i,
+				     strerror(errno));
+		who = record[0];
+		if (who >= SENDERS)
+			return check(false, "record %u is of %u", i, who);
+		for (j = 1; j < RECORD / 4; j++)
+			if (record[j] != next[who] * 31 + j + who)
+				return check(false, "record %u, word %u", i, j);
+		next[who]++;
+	}
+	return true;
+}
+
+/* Threads that look and copy meanwhile. */
+struct bystander {
+	int epd;
+	atomic_bool stop;
+	bool ok;
+};
+
+static void *stand_by(void *argument)
+{
+	struct bystander *self = argument;
+	uint8_t *mem = fresh_pages(PAGE);
+	struct scif_pollepd entry = { self->epd, SCIF_POLLIN, 0 };
+	int mark;
+
+	self->ok = true;
+	while (!atomic_load(&self->stop) && self->ok) {
+		off_t offset = scif_register(self->epd, mem, PAGE, 0, RW, 0);
+
+		scif_poll(&entry, 1, 0);
+		self->ok = offset > 0 &&
+			   !scif_fence_mark(self->epd, SCIF_FENCE_INIT_PEER,
+					    &mark) &&
+			   !scif_fence_wait(self->epd, mark) &&
+			   !scif_unregister(self->epd, offset, PAGE);
+	}
+	return NULL;
+}
+
+static bool many_threads(void)
+{
+	struct sender senders[SENDERS];
+	pthread_t threads[SENDERS], others[2];
+	struct bystander bystanders[2];
+	int listener = scif_open(), one, two, i;
+	uint16_t port;
+	bool ok;
+
+	port = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	ok = pair_here(listener, port, &one, &two);
+	for (i = 0; i < 2; i++) {
+		bystanders[i].epd = i ? one : two;
+		atomic_init(&bystanders[i].stop, false);
+		pthread_create(&others[i], NULL, stand_by, &bystanders[i]);
+	}
+	for (i = 0; i < SENDERS; i++) {
+		senders[i] = (struct sender){ one, i, false };
+		pthread_create(&threads[i], NULL, send_records, &senders[i]);
+	}
+	ok = ok && take_records(two);
+	for (i = 0; i < SENDERS; i++) {
+		pthread_join(threads[i], NULL);
+		ok = check(senders[i].ok, "sender %d", i) && ok;
+	}
+	for (i = 0; i < 2; i++) {
+		atomic_store(&bystanders[i].stop, true);
+		pthread_join(others[i], NULL);
+		ok = check(bystanders[i].ok, "bystander %d", i) && ok;
+	}
+	scif_close(one);
+	scif_close(two);
+	scif_close(listener);
+	return ok;
+}
+
+static bool no_descriptors(void)
+{
+	struct rlimit limit, small;
+	int one = scif_open(), other = scif_open();
+	bool ok;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	small = limit;
+	small.rlim_cur = other + 2;
+	setrlimit(RLIMIT_NOFILE, &small);
+	ok = fails(scif_open(), EMFILE, "open");
+	setrlimit(RLIMIT_NOFILE, &limit);
+	scif_close(one);
+	scif_close(other);
+	one = scif_open();
+	ok = check(one >= 0, "open again") && ok;
+	scif_close(one);
+	return ok;
+}
+
+/* The peer is killed in the middle of what it does. */
+static bool killed_peer(enum peer_op op, const char *what)
+{
+	struct peer_call blocked = { .op = op, .flags = 1, .length = 16000 };
+	uint8_t *mem = fresh_pages(1 << 20);
+	uint64_t bytes[64];
+	int own, other, i;
+	bool ok = true;
+
+	connect_pair(&own, &other);
+	scif_register(own, mem, 1 << 20, 0, RW, SCIF_MAP_FIXED);
+	peer_register(other, 0, 1 << 20, 0, RW, SCIF_MAP_FIXED);
+	blocked.epd = other;
+	peer_begin(&blocked);
+	sleep_ms(20);
+	for (i = 0; i < 20; i++)
+		scif_writeto(own, 0, 1 << 20, 0, 0);
+	peer_kill();
+	ok = shows(own, POLLHUP) &&
+	     fails(scif_writeto(own, 0, 8, 0, SCIF_RMA_SYNC), ECONNRESET,
+		   what) &&
+	     fails(scif_send(own, bytes, 8, 1), ECONNRESET, what);
+	while (scif_recv(own, bytes, sizeof(bytes), 1) > 0)
+		;
+	ok = check(errno == ECONNRESET, "recv: %s", strerror(errno)) && ok;
+	scif_close(own);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	int pairs = argc > 4 ? atoi(argv[4]) / 2 : 500;
+
+	if (argc < 4)
+		bail("usage: %s NODES OWN PEER [ENDPOINTS]", argv[0]);
+	setenv("SCIF_NODES", argv[1], 1);
+	setenv("SCIF_NODE", argv[2], 1);
+	own_node = atoi(argv[2]);
+	peer_node = atoi(argv[3]);
+	peer_start();
+	tap_ok(killed_peer(PEER_SEND, "killed in send"),
+	       "the peer is killed in a blocked send");
+	tap_ok(killed_peer(PEER_RECV, "killed in recv"),
+	       "the peer is killed in a blocked receive");
+	tap_ok(no_descriptors(), "out of descriptors: EMFILE");
+	tap_ok(many_threads(), "%d senders and more on one endpoint", SENDERS);
+	tap_ok(many_endpoints(pairs), "%d endpoints in one process",
+	       2 * pairs + 1);
+	peer_end();
+	return tap_end();
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "peer.h"
+#include "tap.h"
+
+uint16_t own_node, peer_node;
+
+enum { PEERS = 8 };
+
+static struct peer {
+	pid_t pid;
+	int socket;
+} peers[PEERS];
+static int peer_now;
+static bool forked;
+
+static int64_t do_poll(struct peer_call *call)
+{
+	struct scif_pollepd entry = { call->epd, call->flags, 0 };
+	int ret = scif_poll(&entry, 1, call->length);
+
+	call->flags = entry.revents;
+	return ret;
+}
+
+static int64_t do_accept(struct peer_call *call)
+{
+	int epd, ret;
+
+	ret = scif_accept(call->epd, &call->port, &epd, call->flags);
+	return ret ? ret : epd;
+}
+
+static int64_t do_mmap(struct peer_call *call)
+{
+	void *mem = scif_mmap(NULL, call->length, call->prot, call->flags,
+			      call->epd, call->remote);
+
+	return mem == SCIF_MMAP_FAILED ? -1 : (intptr_t)mem;
+}
+
+static int64_t do_fence_mark(struct peer_call *call)
+{
+	int mark;
+
+	return scif_fence_mark(call->epd, call->flags, &mark) ? -1 : mark;
+}
+
+int64_t peer_perform(struct peer_call *call, uint8_t *arena)
+{
+	size_t length = call->length;
+
+	switch (call->op) {
+	case PEER_OPEN:
+		return scif_open();
+	case PEER_CLOSE:
+		return scif_close(call->epd);
+	case PEER_PLAIN_CLOSE:
+		return close(call->epd);
+	case PEER_BIND:
+		return scif_bind(call->epd, call->port.port);
+	case PEER_LISTEN:
+		return scif_listen(call->epd, call->flags);
+	case PEER_CONNECT:
+		return scif_connect(call->epd, &call->port);
+	case PEER_ACCEPT:
+		return do_accept(call);
+	case PEER_SEND:
+		return scif_send(call->epd, call->data, length, call->flags);
+	case PEER_RECV:
+		return scif_recv(call->epd, call->data, length, call->flags);
+	case PEER_POLL:
+		return do_poll(call);
+	case PEER_NONBLOCK:
+		return fcntl(call->epd, F_SETFL, O_NONBLOCK);
+	case PEER_REGISTER:
+		return scif_register(call->epd, arena + call->local, length,
+				     call->remote, call->prot, call->flags);
+	case PEER_UNREGISTER:
+		return scif_unregister(call->epd, call->remote, length);
+	case PEER_READFROM:
+		return scif_readfrom(call->epd, call->local, length,
+				     call->remote, call->flags);
+	case PEER_WRITETO:
+		return scif_writeto(call->epd, call->local, length,
+				    call->remote, call->flags);
+	case PEER_FENCE_MARK:
+		return do_fence_mark(call);
+	case PEER_FENCE_WAIT:
+		return scif_fence_wait(call->epd, call->flags);
+	case PEER_FENCE_SIGNAL:
+		return scif_fence_signal(call->epd, call->local,
+					 call->local_value, call->remote,
+					 call->remote_value, call->flags);
+	case PEER_MMAP:
+		return do_mmap(call);
+	case PEER_MUNMAP:
+		return scif_munmap((void *)call->local, length);
+	case PEER_PEEK:
+		memcpy(call->data, arena + call->local, length);
+		return 0;
+	case PEER_POKE:
+		memcpy(arena + call->local, call->data, length);
+		return 0;
+	case PEER_EXIT:
+		_exit(0);
+	}
+	errno = ENOSYS;
+	return -1;
+}
+
+static void peer_main(int socket)
+{
+	struct peer_call *call = calloc(1, sizeof(*call));
+	char number[8];
+	uint8_t *arena;
+
+	snprintf(number, sizeof(number), "%u", peer_node);
+	setenv("SCIF_NODE", number, 1);
+	arena = mmap(NULL, PEER_ARENA, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	while (call && recv(socket, call, sizeof(*call), 0) > 0) {
+		errno = 0;
+		call->ret = peer_perform(call, arena);
+		call->error = errno;
+		if (send(socket, call, sizeof(*call), MSG_NOSIGNAL) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+/* All at once, before this process uses the library: a child could not. */
+static void fork_peers(void)
+{
+	int sockets[2], room = 4 * sizeof(struct peer_call), i;
+
+	fflush(stdout);
+	for (i = 0; i < PEERS; i++) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+			       sockets))
+			bail("socketpair: %s", strerror(errno));
+		setsockopt(sockets[0], SOL_SOCKET, SO_SNDBUF, &room,
+			   sizeof(room));
+		setsockopt(sockets[1], SOL_SOCKET, SO_SNDBUF, &room,
+			   sizeof(room));
+		peers[i].pid = fork();
+		if (peers[i].pid < 0)
+			bail("fork: %s", strerror(errno));
+		if (!peers[i].pid) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (; i >= 0; i--)
+				close(i == 0 ? sockets[0] :
+					       peers[i - 1].socket);
+			peer_main(sockets[1]);
+		}
+		close(sockets[1]);
+		peers[i].socket = sockets[0];
+	}
+	forked = true;
+}
+
+/* The next one that lives. */
+static struct peer *current(void)
+{
+	while (peer_now < PEERS && peers[peer_now].socket < 0)
+		peer_now++;
+	if (peer_now == PEERS)
+		bail("no peer is left");
+	return &peers[peer_now];
+}
+
+void peer_start(void)
+{
+	if (!forked)
+		fork_peers();
+}
+
+static void peer_wait(struct peer *peer)
+{
+	close(peer->socket);
+	peer->socket = -1;
+	waitpid(peer->pid, NULL, 0);
+}
+
+void peer_end(void)
+{
+	int i;
+
+	for (i = 0; i < PEERS; i++)
+		if (peers[i].socket >= 0)
+			peer_wait(&peers[i]);
+}
+
+void peer_kill(void)
+{
+	struct peer *peer = current();
+
+	kill(peer->pid, SIGKILL);
+	peer_wait(peer);
+}
+
+void peer_begin(const struct peer_call *call)
+{
+	if (send(current()->socket, call, sizeof(*call), MSG_NOSIGNAL) < 0)
+		bail("the peer does not listen: %s", strerror(errno));
+}
+
+int64_t peer_finish(struct peer_call *call)
+{
+	struct peer *peer = current();
+
+	if (!becomes_readable(peer->socket))
+		bail("the peer is silent in call %d", call->op);
+	if (recv(peer->socket, call, sizeof(*call), 0) <= 0) {
+		if (call->op == PEER_EXIT) {
+			peer_wait(peer);
+			return 0;
+		}
+		bail("the peer is gone in call %d", call->op);
+	}
+	return call->ret;
+}
+
+int64_t peer_do(struct peer_call *call)
+{
+	peer_begin(call);
+	return peer_finish(call);
+}
+
+int peer_op_epd(enum peer_op op, int epd)
+{
+	struct peer_call call = { .op = op, .epd = epd };
+
+	return peer_do(&call);
+}
+
+int peer_send(int epd, const void *bytes, int length, int flags)
+{
+	struct peer_call call = {
+		.op = PEER_SEND, .epd = epd, .length = length, .flags = flags
+	};
+
+	memcpy(call.data, bytes, length);
+	peer_do(&call);
+	errno = call.error;
+	return call.ret;
+}
+
+int peer_recv(int epd, void *bytes, int length, int flags)
+{
+	struct peer_call call = {
+		.op = PEER_RECV, .epd = epd, .length = length, .flags = flags
+	};
+
+	peer_do(&call);
+	if (call.ret > 0)
+		memcpy(bytes, call.data, call.ret);
+	errno = call.error;
+	return call.ret;
+}
+
+int64_t peer_register(int epd, int64_t place, uint64_t length, int64_t offset,
+		      int prot, int flags)
+{
+	struct peer_call call = { .op = PEER_REGISTER,
+				  .epd = epd,
+				  .local = place,
+				  .length = length,
+				  .remote = offset,
+				  .prot = prot,
+				  .flags = flags };
+
+	peer_do(&call);
+	errno = call.error;
+	return call.ret;
+}
+
+int peer_unregister(int epd, int64_t offset, uint64_t length)
+{
+	struct peer_call call = { .op = PEER_UNREGISTER,
+				  .epd = epd,
+				  .length = length,
+				  .remote = offset };
+
+	peer_do(&call);
+	errno = call.error;
+	return call.ret;
+}
+
+void peer_poke(int64_t place, const void *bytes, uint64_t length)
+{
+	struct peer_call call = { .op = PEER_POKE };
+	uint64_t done, part;
+
+	for (done = 0; done < length; done += part) {
+		part = length - done < PEER_DATA ? length - done : PEER_DATA;
+		call.local = place + done;
+		call.length = part;
+		memcpy(call.data, (const uint8_t *)bytes + done, part);
+		peer_do(&call);
+	}
+}
+
+void peer_peek(int64_t place, void *bytes, uint64_t length)
+{
+	struct peer_call call = { .op = PEER_PEEK };
+	uint64_t done, part;
+
+	for (done = 0; done < length; done += part) {
+		part = length - done < PEER_DATA ? length - done : PEER_DATA;
+		call.local = place + done;
+		call.length = part;
+		peer_do(&call);
+		memcpy((uint8_t *)bytes + done, call.data, part);
+	}
+}
+
+uint8_t *fresh_pages(size_t length)
+{
+	uint8_t *mem = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (mem == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+	return mem;
+}
+
+void connect_pair(int *own, int *other)
+{
+	struct peer_call accept = { .op = PEER_ACCEPT, .flags = 1 };
+	struct peer_call call = { .op = PEER_BIND };
+	struct scif_port_id port = { .node = peer_node };
+	int listener = peer_op_epd(PEER_OPEN, -1);
+
+	call.epd = listener;
+	port.port = peer_do(&call);
+	call.op = PEER_LISTEN;
+	call.flags = 1;
+	if (listener < 0 || peer_do(&call))
+		bail("the peer cannot listen: %s", strerror(call.error));
+	accept.epd = listener;
+	peer_begin(&accept);
+	*own = scif_open();
+	if (scif_connect(*own, &port) < 0)
+		bail("connect to %u:%u: %s", port.node, port.port,
+		     strerror(errno));
+	*other = peer_finish(&accept);
+	if (*other < 0)
+		bail("accept: %s", strerror(accept.error));
+	peer_op_epd(PEER_CLOSE, listener);
+}
+
+void close_pair(int own, int other)
+{
+	scif_close(own);
+	peer_op_epd(PEER_CLOSE, other);
+}
+
+bool fails(int64_t ret, int error, const char *what)
+{
+	int err = errno;
+
+	return check(ret == -1 && err == error,
+		     "%s: returned %lld, errno %s, expected %s", what,
+		     (long long)ret, ret == -1 ? strerrorname_np(err) : "unset",
+		     strerrorname_np(error));
+}
+
+bool succeeds(int64_t ret, int64_t expected, const char *what)
+{
+	int err = errno;
+
+	return check(ret == expected,
+		     "%s: returned %lld, expected %lld, errno %s", what,
+		     (long long)ret, (long long)expected, strerrorname_np(err));
+}
+
+bool peer_fails(struct peer_call *call, int error, const char *what)
+{
+	int64_t ret = peer_do(call);
+
+	errno = call->error;
+	return fails(ret, error, what);
+}
+
+bool shows(int fd, short events)
+{
+	struct pollfd pollfd = { .fd = fd, .events = events };
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	do {
+		if (poll(&pollfd, 1, 100) < 0)
+			return false;
+		if ((pollfd.revents & events) == events)
+			return true;
+		relax(round++);
+	} while (now_ms() < end);
+	return check(false, "poll shows 0x%x, expected 0x%x", pollfd.revents,
+		     events);
+}
+
+short poll_now(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN | POLLOUT };
+
+	poll(&pollfd, 1, 0);
+	return pollfd.revents;
+}
+
+short scif_poll_now(int epd)
+{
+	struct scif_pollepd entry = { epd, SCIF_POLLIN | SCIF_POLLOUT, 0 };
+
+	scif_poll(&entry, 1, 0);
+	return entry.revents;
+}

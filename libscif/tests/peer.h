@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * A second process that calls the library as it is told, so that a test can
+ * be written as one story with two sides.
+ */
+#ifndef SCIF_TESTS_PEER_H
+#define SCIF_TESTS_PEER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <scif.h>
+
+enum { PEER_DATA = 16384, PEER_ARENA = 8 << 20 };
+
+enum peer_op {
+	PEER_OPEN,
+	PEER_CLOSE,
+	PEER_PLAIN_CLOSE,
+	PEER_BIND,
+	PEER_LISTEN,
+	PEER_CONNECT,
+	PEER_ACCEPT,
+	PEER_SEND,
+	PEER_RECV,
+	PEER_POLL,
+	PEER_NONBLOCK,
+	PEER_REGISTER,
+	PEER_UNREGISTER,
+	PEER_READFROM,
+	PEER_WRITETO,
+	PEER_FENCE_MARK,
+	PEER_FENCE_WAIT,
+	PEER_FENCE_SIGNAL,
+	PEER_MMAP,
+	PEER_MUNMAP,
+	PEER_PEEK,
+	PEER_POKE,
+	PEER_EXIT
+};
+
+struct peer_call {
+	enum peer_op op;
+	int epd;
+	int flags;
+	int prot;
+	struct scif_port_id port;
+	uint64_t length;
+	int64_t local;	/* an offset, or a place in the arena */
+	int64_t remote; /* an offset */
+	uint64_t local_value;
+	uint64_t remote_value;
+	int64_t ret;
+	int error;
+	uint8_t data[PEER_DATA];
+};
+
+/* The numbers of this process's node and the peer's. */
+extern uint16_t own_node, peer_node;
+
+/* Start the peer; before this process uses the library. */
+void peer_start(void);
+void peer_end(void);
+/* Kill it; another one takes the next call. */
+void peer_kill(void);
+
+/* Have the peer call, and wait for what it returns. */
+int64_t peer_do(struct peer_call *call);
+/* The same in two steps. */
+void peer_begin(const struct peer_call *call);
+int64_t peer_finish(struct peer_call *call);
+
+/* Do a call in this process; errno tells why it failed. */
+int64_t peer_perform(struct peer_call *call, uint8_t *arena);
+
+/* Short forms. */
+int peer_op_epd(enum peer_op op, int epd);
+int peer_send(int epd, const void *bytes, int length, int flags);
+int peer_recv(int epd, void *bytes, int length, int flags);
+
+/*
+ * A connection: *@own is this process's end and *@other the peer's, which
+ * accepted. Ends the test if that fails.
+ */
+void connect_pair(int *own, int *other);
+void close_pair(int own, int other);
+
+/* Windows and memory of the peer; @place is in its arena. */
+int64_t peer_register(int epd, int64_t place, uint64_t length, int64_t offset,
+		      int prot, int flags);
+int peer_unregister(int epd, int64_t offset, uint64_t length);
+void peer_poke(int64_t place, const void *bytes, uint64_t length);
+void peer_peek(int64_t place, void *bytes, uint64_t length);
+
+/* This process's memory to register: zeroed pages, for each call others. */
+uint8_t *fresh_pages(size_t length);
+
+/* Does @ret say failure with @error? With a remark if not. */
+bool fails(int64_t ret, int error, const char *what);
+bool succeeds(int64_t ret, int64_t expected, const char *what);
+/* For the peer's calls. */
+bool peer_fails(struct peer_call *call, int error, const char *what);
+
+/* Wait until poll() shows all of @events; false if it does not happen. */
+bool shows(int fd, short events);
+/* What poll(), select(), epoll and scif_poll() say now. */
+short poll_now(int fd);
+short scif_poll_now(int epd);
+
+#endif /* SCIF_TESTS_PEER_H */

@@ -1,0 +1,47 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+# For the *.test scripts here: running the test programs and the examples.
+
+# Node 998 has an address where nobody answers.
+# shellcheck disable=SC2034 # The scripts use them.
+MIC_NODES=0=10.77.0.1,1=10.77.0.2,998=10.77.0.99
+# shellcheck disable=SC2034
+RXE_NODES=0=10.78.0.1,1=10.78.0.2,998=10.78.0.99
+
+# program WHERE PROGRAM ARGUMENT...: its cases are cases here.
+program() {
+	local where=$1 name=$2 status=0 line
+
+	shift 2
+	"$BIN/$name" "$@" >"$SCRATCH/out" 2>&1 || status=$?
+	while IFS= read -r line; do
+		case $line in
+		'ok '*) ok "$where: ${line#ok * - }" ;;
+		'not ok '*) not_ok "$where: ${line#not ok * - }" ;;
+		1..*) ;;
+		*) echo "# $line" ;;
+		esac
+	done <"$SCRATCH/out"
+	if ! grep -q '^1\.\.' "$SCRATCH/out"; then
+		not_ok "$where: $name ends early, with status $status"
+	fi
+}
+
+# example PROGRAM PORT: its two sides, the client until the server is there.
+example() {
+	local server status=0
+
+	SCIF_NODE=1 "$BIN/$1" server "$2" &
+	server=$!
+	SCIF_NODE=0 wait_until 20 "$BIN/$1" client 1 "$2" || status=1
+	ends "$server" 20 && [ "$ended" -eq 0 ] || status=1
+	return $status
+}
+
+# examples WHERE NODES
+examples() {
+	export SCIF_NODES=$2
+	expect "$1: example of messages" example scif-ping-pong 3001
+	expect "$1: example of remote memory" example scif-rma 3002
+	unset SCIF_NODES
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Registering and unregistering.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "pattern.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED
+};
+
+/* All that is wrong whatever the state. */
+static bool bad_arguments(int epd, uint8_t *mem, int error)
+{
+	return fails(scif_register(epd, mem, PAGE, 0, RW, 0x20), error,
+		     "flags 0x20") &&
+	       fails(scif_register(epd, mem, PAGE, 0, RW, 1), error,
+		     "flags 1") &&
+	       fails(scif_register(epd, mem + 8, PAGE, 0, RW, 0), error,
+		     "address unaligned") &&
+	       fails(scif_register(epd, mem, PAGE + 1, 0, RW, 0), error,
+		     "length unaligned") &&
+	       fails(scif_register(epd, mem, 0, 0, RW, 0), error, "length 0") &&
+	       fails(scif_register(epd, mem, PAGE, 0, 4, 0), error, "prot 4") &&
+	       fails(scif_register(epd, mem, PAGE, -PAGE, RW, FIXED), error,
+		     "offset negative") &&
+	       fails(scif_register(epd, mem, PAGE, 8, RW, FIXED), error,
+		     "offset unaligned");
+}
+
+static bool register_invalid(void)
+{
+	uint8_t *mem = fresh_pages(2 * PAGE);
+	int epd = scif_open(), own, other;
+	bool ok;
+
+	ok = bad_arguments(epd, mem, EINVAL) &&
+	     fails(scif_register(epd, mem, PAGE, 0, RW, 0), ENOTCONN, "good");
+	scif_close(epd);
+	connect_pair(&own, &other);
+	ok = bad_arguments(own, mem, EINVAL) && ok;
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) && bad_arguments(own, mem, EINVAL) &&
+	     fails(scif_register(own, mem, PAGE, 0, RW, 0), ECONNRESET,
+		   "the peer is gone") &&
+	     ok;
+	scif_close(own);
+	munmap(mem, 2 * PAGE);
+	return ok;
+}
+
+static bool register_fixed(void)
+{
+	uint8_t *mem = fresh_pages(4 * PAGE);
+	off_t base = 0x100000, chosen;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	ok = succeeds(scif_register(own, mem, 2 * PAGE, base, RW, FIXED), base,
+		      "register") &&
+	     fails(scif_register(own, mem, PAGE, base, RW, FIXED), EADDRINUSE,
+		   "the same") &&
+	     fails(scif_register(own, mem, 4 * PAGE, base - PAGE, RW, FIXED),
+		   EADDRINUSE, "around it") &&
+	     fails(scif_register(own, mem, 2 * PAGE, base + PAGE, RW, FIXED),
+		   EADDRINUSE, "its second half");
+	ok = succeeds(scif_register(own, mem, PAGE, base + 2 * PAGE, RW, FIXED),
+		      base + 2 * PAGE, "next to it") &&
+	     ok;
+	ok = succeeds(scif_register(own, mem, PAGE, 0, RW, FIXED), 0, "at 0") &&
+	     ok;
+	chosen = scif_register(own, mem, PAGE, base, RW, 0);
+	ok = check(chosen > 0 && chosen % PAGE == 0 &&
+			   (chosen + PAGE <= base || chosen >= base + 3 * PAGE),
+		   "chosen 0x%llx", (long long)chosen) &&
+	     ok;
+	close_pair(own, other);
+	munmap(mem, 4 * PAGE);
+	return ok;
+}
+
+struct locking {
+	int epd;
+	uint8_t *mem;
+	bool ok;
+};
+
+/* A thread of its own, which loses the capability that lifts the limit. */
+static void *without_capability(void *argument)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+	struct locking *locking = argument;
+
+	syscall(SYS_capget, &head, data);
+	data[0].effective &= ~(1U << CAP_IPC_LOCK);
+	syscall(SYS_capset, &head, data);
+	locking->ok = fails(scif_register(locking->epd, locking->mem, 64 << 20,
+					  0, RW, 0),
+			    EAGAIN, "64 MiB of 16");
+	return NULL;
+}
+
+static bool register_limit(void)
+{
+	struct locking locking = { .mem = fresh_pages(64 << 20) };
+	struct rlimit limit, small;
+	pthread_t thread;
+	int other;
+
+	connect_pair(&locking.epd, &other);
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	small = limit;
+	small.rlim_cur = 16 << 20;
+	setrlimit(RLIMIT_MEMLOCK, &small);
+	pthread_create(&thread, NULL, without_capability, &locking);
+	pthread_join(thread, NULL);
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+	close_pair(locking.epd, other);
+	munmap(locking.mem, 64 << 20);
+	return locking.ok;
+}
+
+static bool register_unmapped(void)
+{
+	uint8_t *mem = fresh_pages(3 * PAGE);
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	mprotect(mem, PAGE, PROT_READ);
+	/* Only now: what is free, the next mmap() takes. */
+	munmap(mem + 2 * PAGE, PAGE);
+	ok = fails(scif_register(own, mem + PAGE, 2 * PAGE, 0, RW, 0), EFAULT,
+		   "a hole") &&
+	     fails(scif_register(own, mem, 2 * PAGE, 0, RW, 0), EFAULT,
+		   "read-only, to write") &&
+	     fails(scif_register(own, mem, PAGE, 0, SCIF_PROT_WRITE, 0), EFAULT,
+		   "read-only, only to write") &&
+	     check(scif_register(own, mem, PAGE, 0, SCIF_PROT_READ, 0) > 0,
+		   "read-only, to read: %s", strerror(errno));
+	close_pair(own, other);
+	munmap(mem, 2 * PAGE);
+	return ok;
+}
+
+static bool register_no_rights(void)
+{
+	uint8_t *mem = fresh_pages(PAGE);
+	int own, other;
+	off_t offset;
+	bool ok;
+
+	connect_pair(&own, &other);
+	offset = scif_register(own, mem, PAGE, 0, 0, 0);
+	ok = check(offset > 0, "offset %lld", (long long)offset) &&
+	     succeeds(scif_unregister(own, offset, PAGE), 0, "unregister");
+	close_pair(own, other);
+	munmap(mem, PAGE);
+	return ok;
+}
+
+static bool unregister_invalid(void)
+{
+	int epd = scif_open(), own, other;
+	bool ok;
+
+	ok = fails(scif_unregister(epd, 0, 0), EINVAL, "length 0") &&
+	     fails(scif_unregister(epd, 8, PAGE), EINVAL, "unaligned") &&
+	     fails(scif_unregister(epd, 0, 100), EINVAL, "length 100") &&
+	     fails(scif_unregister(epd, 0, PAGE), ENOTCONN, "unconnected");
+	scif_close(epd);
+	connect_pair(&own, &other);
+	ok = fails(scif_unregister(own, 0, 0), EINVAL, "length 0") && ok;
+	close_pair(own, other);
+	return ok;
+}
+
+static bool unregister_ranges(void)
+{
+	uint8_t *mem = fresh_pages(6 * PAGE);
+	off_t base = 0x200000;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	scif_register(own, mem, 2 * PAGE, base, RW, FIXED);
+	scif_register(own, mem + 2 * PAGE, 2 * PAGE, base + 2 * PAGE, RW,
+		      FIXED);
+	scif_register(own, mem, PAGE, base + 8 * PAGE, RW, FIXED);
+	ok = fails(scif_unregister(own, base, PAGE), EINVAL, "half") &&
+	     fails(scif_unregister(own, base + PAGE, 3 * PAGE), EINVAL,
+		   "one and a half") &&
+	     fails(scif_unregister(own, base - PAGE, 2 * PAGE), EINVAL,
+		   "before, and half") &&
+	     fails(scif_unregister(own, base + 5 * PAGE, PAGE), ENXIO,
+		   "nothing");
+	/* Nothing was unregistered by these. */
+	ok = fails(scif_register(own, mem, 4 * PAGE, base, RW, FIXED),
+		   EADDRINUSE, "still there") &&
+	     succeeds(scif_unregister(own, base, 4 * PAGE), 0, "both") && ok;
+	ok = succeeds(scif_register(own, mem, 4 * PAGE, base, RW, FIXED), base,
+		      "again") &&
+	     succeeds(scif_unregister(own, base + 8 * PAGE, PAGE), 0,
+		      "the other") &&
+	     fails(scif_unregister(own, base + 8 * PAGE, PAGE), ENXIO,
+		   "twice") &&
+	     ok;
+	close_pair(own, other);
+	munmap(mem, 6 * PAGE);
+	return ok;
+}
+
+/* Many windows, so that the directory has to grow, and their bytes. */
+static bool many_windows(void)
+{
+	enum { COUNT = 300 };
+	uint8_t *mem = fresh_pages(COUNT * PAGE);
+	uint32_t value;
+	int own, other, i;
+	bool ok = true;
+	off_t offset;
+
+	connect_pair(&own, &other);
+	offset = scif_register(own, mem, COUNT * PAGE, 0, RW, 0);
+	for (i = 0; i < COUNT && ok; i++) {
+		ok = peer_register(other, i * PAGE, PAGE, 2 * i * PAGE, RW,
+				   FIXED) == 2 * i * PAGE;
+		if (i % 50 == 0)
+			ok = ok &&
+			     succeeds(scif_writeto(own, offset, PAGE,
+						   2 * i * PAGE, SCIF_RMA_SYNC),
+				      0, "meanwhile");
+	}
+	for (i = 0; i < COUNT && ok; i++) {
+		memcpy(mem + i * PAGE, &i, sizeof(i));
+		ok = succeeds(scif_writeto(own, offset + i * PAGE, PAGE,
+					   2 * i * PAGE, 0),
+			      0, "write") &&
+		     fails(scif_writeto(own, offset, PAGE, (2 * i + 1) * PAGE,
+					0),
+			   ENXIO, "between");
+	}
+	ok = succeeds(scif_readfrom(own, offset, 1, 0, SCIF_RMA_SYNC), 0,
+		      "read") &&
+	     ok;
+	for (i = 0; i < COUNT && ok; i++) {
+		peer_peek(i * PAGE, &value, sizeof(value));
+		ok = check(value == (uint32_t)i, "window %d has %u", i, value);
+	}
+	close_pair(own, other);
+	munmap(mem, COUNT * PAGE);
+	return ok;
+}
+
+const struct behaviour window_cases[] = {
+	{ 34, "register with bad arguments: EINVAL first", register_invalid },
+	{ 35, "register over a window: EADDRINUSE", register_fixed },
+	{ 36, "register over the limit: EAGAIN", register_limit },
+	{ 37, "register what is not mapped: EFAULT", register_unmapped },
+	{ 38, "register without rights", register_no_rights },
+	{ 39, "unregister with bad arguments: EINVAL first",
+	  unregister_invalid },
+	{ 40, "unregister whole windows only", unregister_ranges },
+	{ 40, "300 windows", many_windows },
+	{ 0, NULL, NULL }
+};

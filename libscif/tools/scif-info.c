@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Shows the nodes, their devices, and what their paths can do.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../src/internal.h"
+
+enum { PROBE_PORT = 1, PROBE_MS = 2000 };
+
+static const char *address_text(const struct sockaddr_storage *address,
+				char *text, size_t size)
+{
+	const void *bytes = &((const struct sockaddr_in *)address)->sin_addr;
+
+	if (address->ss_family == AF_INET6)
+		bytes = &((const struct sockaddr_in6 *)address)->sin6_addr;
+	return inet_ntop(address->ss_family, bytes, text, size);
+}
+
+/* Is there a way to the node, and something that answers for its address? */
+static int is_up(const struct scif_node *self, const struct scif_node *node)
+{
+	struct sockaddr_storage from = self->address, to = node->address;
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	int up = 0;
+
+	if (!channel)
+		return 0;
+	((struct sockaddr_in *)&to)->sin_port = htons(PROBE_PORT);
+	if (!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP)) {
+		if (!rdma_resolve_addr(id, (struct sockaddr *)&from,
+				       (struct sockaddr *)&to, PROBE_MS) &&
+		    !rdma_get_cm_event(channel, &event)) {
+			up = event->event == RDMA_CM_EVENT_ADDR_RESOLVED;
+			rdma_ack_cm_event(event);
+		}
+		rdma_destroy_id(id);
+	}
+	rdma_destroy_event_channel(channel);
+	return up;
+}
+
+static void print_nodes(const struct scif_node *nodes, int count,
+			unsigned int self)
+{
+	char text[INET6_ADDRSTRLEN];
+	int i;
+
+	printf("node         address              device       state\n");
+	for (i = 0; i < count; i++)
+		printf("%5u %-6s %-20s %-12s %s\n", nodes[i].number,
+		       i == (int)self ? "self" : "",
+		       address_text(&nodes[i].address, text, sizeof(text)),
+		       nodes[i].device[0] ? nodes[i].device : "-",
+		       is_up(&nodes[self], &nodes[i]) ? "up" : "down");
+}
+
+static void print_abilities(const struct scif_node *self)
+{
+	printf("\nfrom node %u by %s: messages, windows, copies, fences%s\n",
+	       self->number, self->device,
+	       self->mic ? ", scif_mmap" : "; no scif_mmap");
+}
+
+int main(void)
+{
+	const struct scif_node *nodes;
+	unsigned int self;
+	int count = scif_nodes(&nodes, &self);
+
+	if (count < 0) {
+		fprintf(stderr,
+			"scif-info: no node: no active RDMA device, or "
+			"none with an address in the list of nodes\n"
+			"scif-info: what to do: see rdma link show, and "
+			"NODES in scif(7)\n");
+		return 1;
+	}
+	print_nodes(nodes, count, self);
+	print_abilities(&nodes[self]);
+	return 0;
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Measures messages, copies and mappings between two nodes, and memcpy and a
+ * bouncing cache line beside them. Each result is a line: what, bytes, value.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <signal.h>
+#include <time.h>
+#include <scif.h>
+
+enum {
+	PORT = 3030,
+	LEAST = 64,
+	MOST = 4 << 20,
+	RUNS = 5,
+	ROUNDS = 10000,
+	RUN_MS = 60,
+	PAGE = 4096,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
+};
+
+/* What a client asks of the server. */
+enum request { ECHO = 1, MAPPED = 2 };
+
+static void die(const char *what)
+{
+	fprintf(stderr, "scif-perf: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double one = *(const double *)a, two = *(const double *)b;
+
+	return (one > two) - (one < two);
+}
+
+static double median(double *values)
+{
+	qsort(values, RUNS, sizeof(*values), by_value);
+	return values[RUNS / 2];
+}
+
+static void *pages(size_t length, int sharing)
+{
+	void *mem = mmap(NULL, length, PROT_READ | PROT_WRITE,
+			 sharing | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (mem == MAP_FAILED)
+		die("mmap");
+	return mem;
+}
+
+/* Round trips through two words: write one, wait for the other. */
+static void bounce(_Atomic uint64_t *out, _Atomic uint64_t *in, uint64_t from,
+		   unsigned int rounds, int first)
+{
+	uint64_t i;
+
+	for (i = from + 1; i <= from + rounds; i++) {
+		if (first)
+			atomic_store_explicit(out, i, memory_order_release);
+		while (atomic_load_explicit(in, memory_order_acquire) < i)
+			;
+		if (!first)
+			atomic_store_explicit(out, i, memory_order_release);
+	}
+}
+
+static double measure_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
+{
+	double runs[RUNS], start;
+	int i;
+
+	for (i = 0; i < RUNS; i++) {
+		start = now_us();
+		bounce(out, in, (uint64_t)i * ROUNDS, ROUNDS, 1);
+		runs[i] = (now_us() - start) / ROUNDS;
+	}
+	return median(runs);
+}
+
+/* For the other side of measure_words(). */
+static void answer_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
+{
+	bounce(out, in, 0, RUNS * ROUNDS, 0);
+}
+
+static void serve_echo(scif_epd_t epd)
+{
+	uint64_t value;
+
+	while (scif_recv(epd, &value, 8, SCIF_RECV_BLOCK) == 8)
+		if (scif_send(epd, &value, 8, SCIF_SEND_BLOCK) != 8)
+			return;
+}
+
+/* Map the client's page: it writes word 0, this side word 8. */
+static void serve_mapped(scif_epd_t epd, char *mem)
+{
+	_Atomic uint64_t *words;
+
+	words = scif_mmap(NULL, PAGE, RW, 0, epd, 0);
+	if (words == SCIF_MMAP_FAILED)
+		return;
+	answer_words(words, (_Atomic uint64_t *)mem);
+	scif_munmap((void *)words, PAGE);
+}
+
+static void serve_one(scif_epd_t epd)
+{
+	char *mem = pages(MOST, MAP_PRIVATE);
+	char request;
+
+	if (scif_register(epd, mem, MOST, 0, RW, SCIF_MAP_FIXED))
+		die("scif_register");
+	request = 1;
+	scif_send(epd, &request, 1, SCIF_SEND_BLOCK);
+	while (scif_recv(epd, &request, 1, SCIF_RECV_BLOCK) == 1) {
+		if (request == ECHO)
+			serve_echo(epd);
+		else if (request == MAPPED)
+			serve_mapped(epd, mem);
+	}
+	scif_close(epd);
+	munmap(mem, MOST);
+}
+
+static int serve(int port)
+{
+	scif_epd_t listener = scif_open(), epd;
+	struct scif_port_id peer;
+
+	if (listener == SCIF_OPEN_FAILED || scif_bind(listener, port) < 0 ||
+	    scif_listen(listener, 4))
+		die("listen");
+	while (!scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC))
+		serve_one(epd);
+	die("scif_accept");
+	return 1;
+}
+
+static scif_epd_t reach(int node, int port, char *mem)
+{
+	struct scif_port_id server = { .node = node, .port = port };
+	scif_epd_t epd = scif_open();
+	char ready;
+
+	if (epd == SCIF_OPEN_FAILED || scif_connect(epd, &server) < 0)
+		die("scif_connect");
+	if (scif_register(epd, mem, MOST, 0, RW, SCIF_MAP_FIXED))
+		die("scif_register");
+	if (scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK) != 1)
+		die("scif_recv");
+	return epd;
+}
+
+static void ask(scif_epd_t epd, char request)
+{
+	if (scif_send(epd, &request, 1, SCIF_SEND_BLOCK) != 1)
+		die("scif_send");
+}
+
+static void measure_mapped(scif_epd_t epd, char *mem)
+{
+	_Atomic uint64_t *words = scif_mmap(NULL, PAGE, RW, 0, epd, 0);
+
+	if (words == SCIF_MMAP_FAILED) {
+		if (errno != EOPNOTSUPP)
+			die("scif_mmap");
+		return;
+	}
+	ask(epd, MAPPED);
+	printf("mmap_rtt_us 8 %.3f\n",
+	       measure_words(words, (_Atomic uint64_t *)mem));
+	scif_munmap((void *)words, PAGE);
+}
+
+static void measure_echo(scif_epd_t epd)
+{
+	double runs[RUNS], start;
+	uint64_t value = 0;
+	int i, j;
+
+	ask(epd, ECHO);
+	for (i = 0; i < RUNS; i++) {
+		start = now_us();
+		for (j = 0; j < ROUNDS; j++)
+			if (scif_send(epd, &value, 8, SCIF_SEND_BLOCK) != 8 ||
+			    scif_recv(epd, &value, 8, SCIF_RECV_BLOCK) != 8)
+				die("round trip");
+		runs[i] = (now_us() - start) / ROUNDS;
+	}
+	printf("send_recv_rtt_us 8 %.3f\n", median(runs));
+}
+
+static int latency(int node, int port)
+{
+	char *mem = pages(MOST, MAP_PRIVATE);
+	scif_epd_t epd = reach(node, port, mem);
+
+	measure_mapped(epd, mem);
+	measure_echo(epd);
+	return scif_close(epd);
+}
+
+/* Something that moves @length bytes. */
+struct mover {
+	const char *name;
+	int (*move)(struct mover *mover, size_t length);
+	scif_epd_t epd;
+	char *from, *to;
+};
+
+static int move_write(struct mover *mover, size_t length)
+{
+	return scif_writeto(mover->epd, 0, length, 0, SCIF_RMA_SYNC);
+}
+
+static int move_read(struct mover *mover, size_t length)
+{
+	return scif_readfrom(mover->epd, 0, length, 0, SCIF_RMA_SYNC);
+}
+
+static int move_memcpy(struct mover *mover, size_t length)
+{
+	memcpy(mover->to, mover->from, length);
+	/* It must be done, not only seem to be. */
+	__asm__ volatile("" : : "r"(mover->to) : "memory");
+	return 0;
+}
+
+static double one_run(struct mover *mover, size_t length)
+{
+	double start = now_us(), end = start + RUN_MS * 1e3, now;
+	unsigned int count = 0;
+
+	do {
+		if (mover->move(mover, length))
+			die(mover->name);
+		count++;
+		now = now_us();
+	} while (now < end);
+	return length * (double)count / (now - start);
+}
+
+static void measure(struct mover *mover)
+{
+	double runs[RUNS];
+	size_t length;
+	int i;
+
+	for (length = LEAST; length <= MOST; length *= 4) {
+		for (i = 0; i < RUNS; i++)
+			runs[i] = one_run(mover, length);
+		printf("%s_MBps %zu %.1f\n", mover->name, length, median(runs));
+		fflush(stdout);
+	}
+}
+
+static int bandwidth(int node, int port)
+{
+	char *mem = pages(MOST, MAP_PRIVATE);
+	scif_epd_t epd = reach(node, port, mem);
+	struct mover writer = { "writeto", move_write, epd, NULL, NULL };
+	struct mover reader = { "readfrom", move_read, epd, NULL, NULL };
+
+	measure(&writer);
+	measure(&reader);
+	return scif_close(epd);
+}
+
+static int local_memcpy(void)
+{
+	struct mover copier = { "memcpy", move_memcpy, -1,
+				pages(MOST, MAP_PRIVATE),
+				pages(MOST, MAP_PRIVATE) };
+
+	measure(&copier);
+	return 0;
+}
+
+static int raw(void)
+{
+	_Atomic uint64_t *words = pages(2 * PAGE, MAP_SHARED);
+	_Atomic uint64_t *others = words + PAGE / sizeof(*words);
+	pid_t child = fork();
+
+	if (child < 0)
+		die("fork");
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		answer_words(others, words);
+		_exit(0);
+	}
+	printf("raw_rtt_us 8 %.3f\n", measure_words(words, others));
+	waitpid(child, NULL, 0);
+	return 0;
+}
+
+static void usage(void)
+{
+	fprintf(stderr, "usage: scif-perf server [PORT]\n"
+			"       scif-perf latency|bandwidth NODE [PORT]\n"
+			"       scif-perf memcpy|raw\n");
+	exit(2);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(what, "server") && argc <= 3)
+		return serve(argc > 2 ? atoi(argv[2]) : PORT);
+	if (!strcmp(what, "memcpy") && argc == 2)
+		return local_memcpy();
+	if (!strcmp(what, "raw") && argc == 2)
+		return raw();
+	if (argc < 3 || argc > 4)
+		usage();
+	if (!strcmp(what, "latency"))
+		return latency(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : PORT);
+	if (!strcmp(what, "bandwidth"))
+		return bandwidth(atoi(argv[2]),
+				 argc > 3 ? atoi(argv[3]) : PORT);
+	usage();
+}
