@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+# usage: ./run vm --out FOLDER -- bench/scif.sh
+#
+# In the VM: measures libscif on mic and on rxe, and TCP, memcpy and a bouncing
+# cache line beside it, in one boot, both sides pinned. Leaves scif.txt, and
+# the chart scif.svg, in FOLDER, and prints both.
+set -u
+
+# shellcheck source=buildlib/guest.sh
+. "$MIC_TREE/buildlib/guest.sh"
+
+BIN=$MIC_TREE/build/user/bin
+RESULT=${MIC_OUT:-/tmp}/scif.txt
+SIZES=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
+
+# results LABEL COMMAND...: what it prints, each line after LABEL.
+results() {
+	local label=$1
+
+	shift
+	taskset -c 0 "$@" | sed "s/^/$label /" | tee -a "$RESULT"
+}
+
+# scif LABEL NODES
+scif() {
+	local label=$1 server i
+
+	export SCIF_NODES=$2
+	SCIF_NODE=1 taskset -c 1 "$BIN/scif-perf" server &
+	server=$!
+	for i in 1 2 3 4 5 6 7 8 9 10; do
+		SCIF_NODE=0 results "$label" "$BIN/scif-perf" latency 1 && break
+		sleep 0.3
+	done
+	SCIF_NODE=0 results "$label" "$BIN/scif-perf" bandwidth 1
+	kill "$server"
+	wait "$server" 2>/dev/null
+}
+
+set -o pipefail
+: >"$RESULT"
+results local "$BIN/scif-perf" raw
+results local "$BIN/scif-perf" memcpy
+scif mic 0=10.77.0.1,1=10.77.0.2
+results local "$BIN/scif-perf" raw
+"$BIN/bench-tcp" bw "${SIZES[@]}" | sed 's/^/tcp /' | tee -a "$RESULT"
+"$BIN/bench-tcp" lat 8 | sed 's/^/tcp /' | tee -a "$RESULT"
+make_rxe
+scif rxe 0=10.78.0.1,1=10.78.0.2
+python3 "$MIC_TREE/bench/scif_chart.py" "$RESULT"
