@@ -185,6 +185,30 @@ static int mic_import_place(struct mic_import *imp, bool write,
 	return 0;
 }
 
+static void mic_import_add(struct mic_import *imp,
+			   const struct mic_import_target *t)
+{
+	imp->qp = t->qp;
+	imp->peer = t->peer;
+	imp->mkey = t->mkey;
+	list_add_tail(&imp->qp_entry, &imp->qp->imports);
+	list_add_tail(&imp->peer_entry, &imp->peer->exports);
+	list_add_tail(&imp->mkey_entry, &imp->mkey->imports);
+	WRITE_ONCE(imp->qp->nimports, imp->qp->nimports + 1);
+	WRITE_ONCE(imp->peer->nexports, imp->peer->nexports + 1);
+	WRITE_ONCE(imp->mkey->nimports, imp->mkey->nimports + 1);
+}
+
+static void mic_import_remove(struct mic_import *imp)
+{
+	list_del_init(&imp->qp_entry);
+	list_del_init(&imp->peer_entry);
+	list_del_init(&imp->mkey_entry);
+	WRITE_ONCE(imp->qp->nimports, imp->qp->nimports - 1);
+	WRITE_ONCE(imp->peer->nexports, imp->peer->nexports - 1);
+	WRITE_ONCE(imp->mkey->nimports, imp->mkey->nimports - 1);
+}
+
 /*
  * Hang the window on what it depends on. A queue pair may fail at any time,
  * under one of its own locks: either we see its state here, or it sees the
@@ -198,9 +222,7 @@ static int mic_import_link(struct mic_import *imp,
 	mutex_lock(&mic_import_lock);
 	if (mic_import_connected(t->qp, t->peer)) {
 		WRITE_ONCE(imp->live, true);
-		list_add_tail(&imp->qp_entry, &t->qp->imports);
-		list_add_tail(&imp->peer_entry, &t->peer->exports);
-		list_add_tail(&imp->mkey_entry, &t->mkey->imports);
+		mic_import_add(imp, t);
 	} else {
 		err = -ENOTCONN;
 	}
@@ -421,9 +443,7 @@ void mic_import_revoke(struct mic_import *imp)
 	lockdep_assert_held(&mic_import_lock);
 	if (list_empty(&imp->qp_entry))
 		return;
-	list_del_init(&imp->qp_entry);
-	list_del_init(&imp->peer_entry);
-	list_del_init(&imp->mkey_entry);
+	mic_import_remove(imp);
 	mic_windows_set_state(imp->ws, imp->slot, MIC_WINDOW_REVOKED);
 	down_write(&imp->ws->lock);
 	WRITE_ONCE(imp->live, false);

@@ -34,6 +34,7 @@ struct mic_dev;
  * @window: it is the key of a memory window, no lkey
  * @qp: type 2 windows: number of the only QP that may use it, otherwise 0
  * @imports: windows of it that others have mapped, under mic_import_lock
+ * @nimports: how many, likewise
  * @valid: the key grants access
  * @access: enum ib_access_flags
  * @pd: protection domain
@@ -52,6 +53,7 @@ struct mic_mkey {
 	atomic_t users;
 	struct mutex lock;
 	struct list_head imports;
+	u32 nimports;
 	u32 key;
 	u32 qp;
 	int access;

@@ -142,6 +142,8 @@ struct mic_resp {
  * @cap: capacities granted
  * @imports: windows this QP has given its process, under mic_import_lock
  * @exports: windows this QP has given its peer's process, likewise
+ * @nimports: number of @imports, likewise
+ * @nexports: number of @exports, likewise
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
  */
@@ -171,6 +173,8 @@ struct mic_qp {
 	struct ib_qp_cap cap;
 	struct list_head imports;
 	struct list_head exports;
+	u32 nimports;
+	u32 nexports;
 	struct mutex modify_lock;
 	struct work_struct work;
 };

@@ -86,7 +86,9 @@ static int mic_put_mr(struct sk_buff *msg, const struct mic_mr *mr)
 	       rdma_nl_put_driver_u32(msg, "blocks", nblocks) ?:
 	       rdma_nl_put_driver_u32(msg, "block_size", nblocks ?
 				      1U << READ_ONCE(mr->win.shift) : 0) ?:
-	       rdma_nl_put_driver_u32(msg, "windows", READ_ONCE(mr->bound));
+	       rdma_nl_put_driver_u32(msg, "windows", READ_ONCE(mr->bound)) ?:
+	       rdma_nl_put_driver_u32(msg, "mapped",
+				      READ_ONCE(mkey->nimports));
 }
 
 int mic_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
@@ -194,7 +196,11 @@ int mic_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	err = rdma_nl_put_driver_string(msg, "requester",
 					mic_req_activity(qp)) ?:
 	      mic_put_sq(msg, &qp->req) ?:
-	      mic_put_rq(msg, &qp->resp.ring);
+	      mic_put_rq(msg, &qp->resp.ring) ?:
+	      rdma_nl_put_driver_u32(msg, "windows_imported",
+				     READ_ONCE(qp->nimports)) ?:
+	      rdma_nl_put_driver_u32(msg, "windows_exported",
+				     READ_ONCE(qp->nexports));
 	return mic_fill_end(msg, table, err);
 }
 

@@ -50,9 +50,12 @@ struct mic_windows {
  * @slot: its index there
  * @pgoff: its first page in the file
  * @npages: its size
- * @qp_entry: in &mic_qp.imports of the initiator
- * @peer_entry: in &mic_qp.exports of the target
- * @mkey_entry: in &mic_mkey.imports
+ * @qp: the initiator, while it is in the lists
+ * @peer: the target, likewise
+ * @mkey: the key, likewise
+ * @qp_entry: in &mic_qp.imports of @qp
+ * @peer_entry: in &mic_qp.exports of @peer
+ * @mkey_entry: in &mic_mkey.imports of @mkey
  * @qpn: number of the initiator
  * @rkey: key
  * @addr: first byte, in terms of the key
@@ -72,6 +75,9 @@ struct mic_import {
 	u32 slot;
 	unsigned long pgoff;
 	unsigned long npages;
+	struct mic_qp *qp;
+	struct mic_qp *peer;
+	struct mic_mkey *mkey;
 	struct list_head qp_entry;
 	struct list_head peer_entry;
 	struct list_head mkey_entry;
