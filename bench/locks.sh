@@ -21,7 +21,8 @@ count=${1:-64}
 mountpoint -q $tracing || mount -t tracefs none $tracing
 echo 'hist:keys=stacktrace:vals=hitcount:sort=hitcount.descending' \
 	>$event/trigger || exit
-"$MIC_TREE/build/user/bin/bench-busy" mic mic0 "$(gid_index mic0)" \
+# the engine's; executed directly, requests take none
+MIC_DIRECT=0 "$MIC_TREE/build/user/bin/bench-busy" mic mic0 "$(gid_index mic0)" \
 	mic1 "$(gid_index mic1)" "$count" 5000
 cat $event/hist >"$MIC_OUT/locks"
 echo '!hist:keys=stacktrace' >$event/trigger
