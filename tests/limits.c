@@ -464,6 +464,14 @@ static bool idle_memory_of(uint32_t sges)
 	return check(bytes > 0 && bytes <= IDLE_BYTES, "%ld bytes", bytes);
 }
 
+/* The debug kernel's checkers add to each object. */
+static bool is_debug_kernel(void)
+{
+	const char *kernel = getenv("MIC_KERNEL");
+
+	return kernel && !strcmp(kernel, "debug");
+}
+
 static bool idle_memory(void)
 {
 	return idle_memory_of(1) && idle_memory_of(LEAST_SGE);
@@ -499,7 +507,11 @@ int main(int argc, char **argv)
 
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++)
-		tap_ok(cases[i].run(), "%s", cases[i].name);
+		if (cases[i].run == idle_memory && is_debug_kernel())
+			tap_skip("checkers add to each object", "%s",
+				 cases[i].name);
+		else
+			tap_ok(cases[i].run(), "%s", cases[i].name);
 	setup_close(&setup);
 	return tap_end();
 }

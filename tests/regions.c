@@ -387,7 +387,7 @@ static bool run_case(struct setup *setup, unsigned int i)
 	bool ok;
 
 	if (cases[i].dmabuf && !dmabuf_create(&stage.buf, DMABUF_BYTES))
-		return check(false, "there is neither udmabuf nor vgem");
+		return check(false, "there is neither a heap nor vgem");
 	pair_create(&stage.a, &setup->a_dev, &stage.b, &setup->b_dev, &options);
 	ok = cases[i].run(&stage);
 	pair_destroy(&stage.a, &stage.b);

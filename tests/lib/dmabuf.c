@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <linux/udmabuf.h>
+#include <linux/dma-heap.h>
 
 #include "dmabuf.h"
 
@@ -37,26 +37,20 @@ struct drm_version {
 #define DRM_IOCTL_PRIME_HANDLE_TO_FD _IOWR('d', 0x2d, struct drm_prime_handle)
 #define DRM_IOCTL_MODE_CREATE_DUMB _IOWR('d', 0xb2, struct drm_mode_create_dumb)
 
-static int from_udmabuf(size_t length)
+static int from_heap(size_t length)
 {
-	struct udmabuf_create create = {
-		.flags = UDMABUF_FLAGS_CLOEXEC,
-		.size = length,
+	struct dma_heap_allocation_data data = {
+		.len = length,
+		.fd_flags = O_RDWR | O_CLOEXEC,
 	};
-	int device, fd = -1;
+	int device, failed;
 
-	device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+	device = open("/dev/dma_heap/system", O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		return -1;
-	create.memfd = memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if ((int)create.memfd >= 0) {
-		if (!ftruncate(create.memfd, length) &&
-		    !fcntl(create.memfd, F_ADD_SEALS, F_SEAL_SHRINK))
-			fd = ioctl(device, UDMABUF_CREATE, &create);
-		close(create.memfd);
-	}
+	failed = ioctl(device, DMA_HEAP_IOCTL_ALLOC, &data);
 	close(device);
-	return fd;
+	return failed ? -1 : (int)data.fd;
 }
 
 static int open_vgem(void)
@@ -107,8 +101,8 @@ bool dmabuf_create(struct dmabuf *buf, size_t length)
 {
 	void *addr;
 
-	buf->exporter = "udmabuf";
-	buf->fd = from_udmabuf(length);
+	buf->exporter = "the system's heap";
+	buf->fd = from_heap(length);
 	if (buf->fd < 0) {
 		buf->exporter = "vgem";
 		buf->fd = from_vgem(length);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memory of a dma-buf, from udmabuf or from the virtual graphics device vgem,
- * whichever this kernel has.
+ * Memory of a dma-buf, from the system's heap or from the virtual graphics
+ * device vgem, whichever this kernel has. (Linux 6.1 can't map udmabuf's into
+ * itself.)
  */
 #ifndef TESTS_DMABUF_H
 #define TESTS_DMABUF_H
