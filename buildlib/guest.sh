@@ -4,6 +4,7 @@
 #
 #   mic0 is on mic-eth0 10.77.0.1/24 fd77::1/64
 #   mic1 is on mic-eth1 10.77.0.2/24 fd77::2/64
+#   in a node of several: mic0 is on micnet0 10.80.0.1/24 fd80::1/64, and so on
 #   make_rxe makes rxe0 and rxe1 likewise: rxe-eth0 10.78.0.1, rxe-eth1 10.78.0.2
 #   make_nics makes nic-eth0 10.79.0.1 and nic-eth1 10.79.0.2: network cards of
 #   the machine, with a bus and a driver, which a veth device does not have
@@ -125,15 +126,31 @@ delete_nics() {
 	delete_rules 79
 }
 
-# make_mic: mic0 and mic1 on their netdevs; the modules are loaded.
+# make_mic: mic0 and mic1 on their netdevs; the modules are loaded. A node of
+# several has mic0 alone, on the interface that leads to the others.
 make_mic() {
 	local i
 
+	if [ "${MIC_NODES:-1}" -gt 1 ]; then
+		make_mic_node
+		return
+	fi
 	veth_pair mic 77
 	for i in 0 1; do
 		rdma link add "mic$i" type mic netdev "mic-eth$i" || return
 		wait_active "mic$i" || return
 	done
+}
+
+# make_mic_node: mic0 on micnet0, 10.80.0.1 for node 0 and so on.
+make_mic_node() {
+	local own=$((MIC_NODE + 1))
+
+	ip address replace "10.80.0.$own/24" dev micnet0 || return
+	ip address replace "fd80::$own/64" dev micnet0 nodad || return
+	ip link set micnet0 up
+	rdma link add mic0 type mic netdev micnet0 || return
+	wait_active mic0
 }
 
 delete_mic() {
@@ -177,20 +194,21 @@ wait_active() {
 	return 1
 }
 
-# insmod_mic: the two modules, as built by this tree for this kernel.
+# insmod_mic: the modules, as built by this tree for this kernel.
 insmod_mic() {
 	local dir=$MIC_TREE/build/kmod-$MIC_KERNEL
 
 	modprobe -a ib_core ib_uverbs rdma_cm rdma_ucm ib_umad || return
 	insmod "$dir/mic_fabric.ko" || return
-	insmod "$dir/ib_mic.ko"
+	insmod "$dir/ib_mic.ko" || return
+	[ "${MIC_NODES:-1}" -eq 1 ] || insmod "$dir/mic_ivshmem.ko"
 }
 
 # rmmod_mic: unload them; a module that stays is an error.
 rmmod_mic() {
 	local module
 
-	for module in ib_mic mic_fabric; do
+	for module in ib_mic mic_ivshmem mic_fabric; do
 		[ ! -d "/sys/module/$module" ] || rmmod "$module" || return
 	done
 }
@@ -202,7 +220,7 @@ devices_state() {
 	ip -o address show | sed 's/^[0-9]*: //; s/ valid_lft.*//' | sort
 	ip rule list
 	ip -6 rule list
-	lsmod | awk '$1 == "mic_fabric" || $1 == "ib_mic" { print $1 }' | sort
+	lsmod | awk '$1 ~ /^(mic_fabric|mic_ivshmem|ib_mic)$/ { print $1 }' | sort
 }
 
 # restore_devices STATE: make it STATE again. Returns 1 if that failed.

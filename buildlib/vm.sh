@@ -10,6 +10,11 @@
 #   --kernel 6.1|6.12|debug   which kernel to boot (6.1)
 #   --mem SIZE                the VM's memory (4G)
 #   --cpus N                  its processors (2)
+#   --nodes N                 boot N VMs on one shared PCI memory region and run
+#                             COMMAND on the first, node 0; each has one
+#                             processor and 2G unless told otherwise
+#   --region BYTES            the region's size, a power of two (256M)
+#   --no-doorbell             the region comes without interrupts
 #   --timeout SECONDS         end the VM after so long (600; a shell: never)
 #   --out DIR                 the folder that COMMAND can leave results in
 #   --verdict FILE            where to put what was wrong, in words for a script
@@ -20,6 +25,11 @@
 # (10.77.0.2, fd77::2); make_rxe of buildlib/guest.sh adds rxe0 on rxe-eth0
 # (10.78.0.1) and rxe1 on rxe-eth1 (10.78.0.2). Each pair of netdevs is a
 # veth pair whose two addresses reach each other over it, not over lo.
+#
+# With --nodes, "./run on K COMMAND..." in a VM runs COMMAND on node K: its
+# output and exit status come back, and it is killed with its caller. "./run on
+# K --kill", --start, --stop and --cont act on the VM of node K (not 0). No node
+# has a network but what it makes of the region.
 #
 # The host's files are there, but changes to them stay in the VM, except in
 # the folder --out (in the VM: $MIC_OUT). Afterwards the kernel log is
@@ -35,23 +45,30 @@ set -eu
 . "$TREE/buildlib/kernel.sh"
 # shellcheck source=buildlib/initramfs.sh
 . "$TREE/buildlib/initramfs.sh"
+# shellcheck source=buildlib/logscan.sh
+. "$TREE/buildlib/logscan.sh"
 # shellcheck source=buildlib/vm/start.sh
 . "$TREE/buildlib/vm/start.sh"
+# shellcheck source=buildlib/vm/nodes.sh
+. "$TREE/buildlib/vm/nodes.sh"
 # shellcheck source=buildlib/vm/watch.sh
 . "$TREE/buildlib/vm/watch.sh"
 # shellcheck source=buildlib/vm/judge.sh
 . "$TREE/buildlib/vm/judge.sh"
 
-kernel=6.1 mem=4G cpus=2 timeout='' out='' verdict='' modules=1 build=1
+kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
+nodes=1 region=256M doorbell=1
 while [ $# -gt 0 ]; do
 	case $1 in
-	--kernel | --mem | --cpus | --timeout | --out | --verdict)
+	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
+		--region)
 		need_value "$@"
 		declare "${1#--}=$2"
 		shift
 		;;
 	--no-modules) modules='' ;;
 	--no-build) build='' ;;
+	--no-doorbell) doorbell='' ;;
 	-h | --help)
 		show_help
 		exit 0
@@ -66,6 +83,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 kernel_check_name "$kernel"
+check_nodes
 if [ $# -eq 0 ] && { [ ! -t 0 ] || [ ! -t 1 ]; }; then
 	die "an interactive shell needs a terminal" "give a command: ./run vm -- COMMAND"
 fi
@@ -80,11 +98,13 @@ kernel_select "$kernel"
 # does no harm.
 {
 	prepare_run "$@"
-	trap 'end_vm; rm -f "$run_dir/initramfs"' EXIT
+	trap 'end_vm; kill_nodes; rm -f "$run_dir/initramfs"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	take_slot
+	start_nodes
 	boot_vm
 	wait_vm
+	end_nodes
 	judge_run
 }

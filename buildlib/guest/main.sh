@@ -15,7 +15,7 @@ job_group=/sys/fs/cgroup/job
 . "$run_dir/config"
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 USER=root
 export MIC_TREE=$TREE MIC_OUT=$OUT_DIR MIC_KERNEL=$KERNEL
-export MIC_MODULES=$MODULES MIC_SLOW=$SLOW
+export MIC_MODULES=$MODULES MIC_SLOW=$SLOW MIC_NODE=$NODE MIC_NODES=$NODES
 export RDMAV_DRIVERS=$TREE/build/user/lib/libmic
 # shellcheck source=buildlib/guest.sh
 . "$TREE/buildlib/guest.sh"
@@ -49,6 +49,7 @@ set_up() {
 	mount_all
 	set_limits
 	hostname mic-vm
+	[ "$NODES" -eq 1 ] || hostname "node$NODE"
 	ip link set lo up
 	demote_local_table
 	if [ -n "$MODULES" ]; then
@@ -56,12 +57,13 @@ set_up() {
 	fi
 }
 
-# The device of the virtio port that carries the command's output.
-output_port() {
+# port NAME: the device of a virtio port. "output" carries the command's output,
+# "rig" joins several nodes.
+port() {
 	local name
 
 	for name in /sys/class/virtio-ports/*/name; do
-		if [ "$(cat "$name")" = output ]; then
+		if [ "$(cat "$name")" = "$1" ]; then
 			echo "/dev/$(basename "$(dirname "$name")")"
 		fi
 	done
@@ -76,8 +78,25 @@ run_command() {
 		TERM=$TERMINAL setsid -c -w bash -i </dev/hvc0 >/dev/hvc0 2>&1
 	else
 		setsid -w bash "$run_dir/command" </dev/null \
-			>"$(output_port)" 2>&1
+			>"$(port output)" 2>&1
 	fi
+}
+
+# agent [OPTION]: carries out ./run on, here and for others.
+agent() {
+	python3 "$TREE/buildlib/nodes/agent.py" "$(port rig)" "$job_group" "$@" \
+		>"$run_dir/agent" 2>&1
+}
+
+# What this node is for.
+run_node() {
+	mkdir -p "$job_group"
+	if [ "$NODE" -gt 0 ]; then
+		cd "$TREE" && agent --until-quit
+		return
+	fi
+	[ "$NODES" -eq 1 ] || agent &
+	run_command
 }
 
 # Symbols of our modules, to read a leak's backtrace when they are gone.
@@ -139,7 +158,7 @@ main() {
 	heartbeat &
 	if message=$(set_up 2>&1); then
 		echo ok >"$run_dir/setup"
-		(run_command)
+		(run_node)
 		echo "$?" >"$run_dir/status.tmp"
 		mv "$run_dir/status.tmp" "$run_dir/status"
 	else

@@ -13,10 +13,13 @@ console_tail() {
 
 # judge_run: say what was wrong, and exit with the status to give.
 judge_run() {
-	local status faults=()
+	local status faults=() i
 
 	judge_end
 	judge_log
+	for ((i = 1; i < nodes; i++)); do
+		judge_node "$i"
+	done
 	[ -z "$verdict" ] || echo "${faults[*]}" >"$verdict"
 	status=$(cat "$run_dir/status" 2>/dev/null || echo 0)
 	case " ${faults[*]} " in
@@ -61,6 +64,20 @@ judge_hang() {
 	else
 		faults+=(hang)
 	fi
+}
+
+# judge_node K: the same for another node. One that a test has ended has only
+# its console to tell.
+judge_node() {
+	local run_dir=$run_dir/node-$1 before=${#faults[@]}
+
+	if [ -e "$run_dir/killed" ] && [ ! -e "$run_dir/reports" ]; then
+		cp "$run_dir/console" "$run_dir/dmesg"
+		scan_log "$run_dir/dmesg" >"$run_dir/reports" || true
+	fi
+	judge_end
+	judge_log
+	[ ${#faults[@]} -eq "$before" ] || say "that was node $1"
 }
 
 # What the kernel and the modules left behind.

@@ -24,20 +24,23 @@ prepare_run() {
 		interactive=1
 		timeout=${timeout:-0}
 	fi
-	write_config >"$run_dir/config"
+	write_config 0 "$run_dir" >"$run_dir/config"
 	make_initramfs "$run_dir/initramfs"
 }
 
-# Read by busybox sh and by bash in the VM.
+# write_config NODE FOLDER: read by busybox sh and by bash in the VM.
 write_config() {
-	local rows=24 columns=80
+	local rows=24 columns=80 interactive=$interactive
 
+	[ "$1" -eq 0 ] || interactive=0
 	if [ "$interactive" = 1 ]; then
 		read -r rows columns < <(stty size)
 	fi
 	cat <<-END
 		TREE='$TREE'
-		RUN_DIR='$run_dir'
+		NODE='$1'
+		NODES='$nodes'
+		RUN_DIR='$2'
 		OUT_DIR='$out'
 		KERNEL='$kernel'
 		KREL='$KREL'
@@ -130,12 +133,35 @@ is_first() {
 	done 2>/dev/null
 }
 
+# vm_words NODE FOLDER: the command that boots it, but for its terminals, in
+# the array words. setpriv: the VM ends when who started it does, whatever ends
+# that.
+vm_words() {
+	local shares=security_model=none,multidevs=remap
+
+	# shellcheck disable=SC2207 # The accelerator is several words.
+	words=(setpriv --pdeathsig KILL qemu-system-x86_64
+		-nodefaults -no-user-config -display none -no-reboot
+		-machine q35 $(accelerator) -smp "$cpus" -m "$mem"
+		-kernel "$KIMAGE" -initrd "$run_dir/initramfs"
+		-append "$(kernel_arguments)"
+		-virtfs "local,path=/,mount_tag=host,readonly=on,$shares"
+		-virtfs "local,path=$2,mount_tag=ctl,$shares"
+		-virtfs "local,path=$out,mount_tag=out,$shares"
+		-device virtio-serial-pci
+		# Two network cards with a cable between them; see make_nics.
+		-netdev "hubport,id=nic0,hubid=0" -netdev "hubport,id=nic1,hubid=0"
+		-device "virtio-net-pci,netdev=nic0,mac=02:00:00:00:79:01,romfile="
+		-device "virtio-net-pci,netdev=nic1,mac=02:00:00:00:79:02,romfile=")
+	[ "$nodes" -eq 1 ] || node_words "$1"
+}
+
 start_vm() {
-	local shares terminal nics
+	local words terminal
 
 	mkfifo "$run_dir"/{con.in,con.out,mon.in,mon.out,output}
 	started=$SECONDS
-	shares=security_model=none,multidevs=remap
+	vm_words 0 "$run_dir"
 	if [ "$interactive" = 1 ]; then
 		saved_tty=$(stty -g)
 		terminal=(-chardev "stdio,id=tty,signal=off"
@@ -148,24 +174,10 @@ start_vm() {
 	fi
 	cat "$run_dir/con.out" >"$run_dir/console" &
 	console_pid=$!
-	# Two network cards with a cable between them; see make_nics.
-	nics=(-netdev "hubport,id=nic0,hubid=0" -netdev "hubport,id=nic1,hubid=0"
-		-device "virtio-net-pci,netdev=nic0,mac=02:00:00:00:79:01,romfile="
-		-device "virtio-net-pci,netdev=nic1,mac=02:00:00:00:79:02,romfile=")
 	exec 3<&0
-	# setpriv: the VM ends when this script does, whatever ends it.
-	# shellcheck disable=SC2046 # The accelerator is several words.
-	setpriv --pdeathsig KILL qemu-system-x86_64 \
-		-nodefaults -no-user-config -display none -no-reboot \
-		-machine q35 $(accelerator) -smp "$cpus" -m "$mem" \
-		-kernel "$KIMAGE" -initrd "$run_dir/initramfs" \
-		-append "$(kernel_arguments)" \
+	"${words[@]}" "${terminal[@]}" \
 		-chardev "pipe,id=con,path=$run_dir/con" -serial chardev:con \
 		-chardev "pipe,id=mon,path=$run_dir/mon" -mon chardev=mon \
-		-virtfs "local,path=/,mount_tag=host,readonly=on,$shares" \
-		-virtfs "local,path=$run_dir,mount_tag=ctl,$shares" \
-		-virtfs "local,path=$out,mount_tag=out,$shares" \
-		-device virtio-serial-pci "${terminal[@]}" "${nics[@]}" \
 		<&3 2>"$run_dir/qemu" &
 	vm_pid=$!
 }

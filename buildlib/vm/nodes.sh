@@ -1,0 +1,78 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# ./run vm --nodes N: the nodes beside node 0, and what joins them. They are
+# started and ended by buildlib/nodes/host.py, which also serves the region and
+# carries what ./run on says.
+
+host_pid='' sockets=''
+
+check_nodes() {
+	case $nodes in
+	[1-9] | 1[0-6]) ;;
+	*) die "--nodes $nodes is no number of nodes" "give 1 to 16" ;;
+	esac
+	if [ "$nodes" -eq 1 ]; then
+		mem=${mem:-4G} cpus=${cpus:-2}
+	else
+		mem=${mem:-2G} cpus=${cpus:-1}
+	fi
+}
+
+# node_words NODE: what a node of several has more than a VM alone.
+node_words() {
+	words+=(-chardev "socket,id=rig,path=$sockets/port-$1"
+		-device "virtserialport,chardev=rig,name=rig")
+	if [ -n "$doorbell" ]; then
+		words+=(-chardev "socket,id=region,path=$sockets/ivshmem"
+			-device "ivshmem-doorbell,vectors=8,chardev=region")
+	else
+		words+=(-object "memory-backend-file,id=region,share=on,mem-path=$sockets/region,size=$region"
+			-device "ivshmem-plain,memdev=region")
+	fi
+}
+
+# start_nodes: returns when node 0 can be started too.
+start_nodes() {
+	local i words folders=("$run_dir")
+
+	[ "$nodes" -gt 1 ] || return 0
+	# In /tmp: the path of a socket must be short.
+	sockets=$(mktemp -d "${TMPDIR:-/tmp}/mic-rig-XXXXXX")
+	for ((i = 1; i < nodes; i++)); do
+		folders+=("$run_dir/node-$i")
+		mkdir "$run_dir/node-$i"
+		write_config "$i" "$run_dir/node-$i" >"$run_dir/node-$i/config"
+		vm_words "$i" "$run_dir/node-$i"
+		printf '%s\0' "${words[@]}" \
+			-serial "file:$run_dir/node-$i/console" \
+			>"$run_dir/node-$i/argv"
+	done
+	MIC_SLOW=$slow python3 "$TREE/buildlib/nodes/host.py" "$sockets" \
+		"$(numfmt --from=iec "$region")" "${folders[@]}" \
+		2>"$run_dir/nodes" &
+	host_pid=$!
+	until [ -e "$sockets/ready" ]; do
+		kill -0 "$host_pid" 2>/dev/null || {
+			cat "$run_dir/nodes" >&2
+			die "the other nodes cannot be started" "read the lines above"
+		}
+		sleep 0.1
+	done
+}
+
+# end_nodes: they shut down when node 0 has.
+end_nodes() {
+	[ -n "$host_pid" ] || return 0
+	kill -TERM "$host_pid" 2>/dev/null || true
+	wait "$host_pid" 2>/dev/null || true
+	host_pid=''
+	cat "$run_dir/nodes" >&2
+	rm -rf "$sockets"
+}
+
+# The way out when things went wrong: at once.
+kill_nodes() {
+	[ -n "$sockets" ] || return 0
+	[ -z "$host_pid" ] || kill -KILL "$host_pid" 2>/dev/null || true
+	rm -rf "$sockets"
+}
