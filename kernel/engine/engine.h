@@ -40,7 +40,7 @@ static inline bool mic_budget_left(const struct mic_budget *budget)
 /* How a run of a send queue ended. */
 enum mic_run {
 	MIC_RUN_IDLE,		/* nothing to do until someone kicks */
-	MIC_RUN_WAIT,		/* the timer will kick */
+	MIC_RUN_WAIT,		/* the timer or an answer will kick */
 	MIC_RUN_MORE,		/* the budget is used up */
 };
 
@@ -55,6 +55,17 @@ enum hrtimer_restart mic_req_timeout(struct hrtimer *timer);
 /* requester.c: the send queue */
 enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget);
 void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status);
+
+/* pending.c: answers that come later */
+enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node);
+void mic_req_cancel(struct mic_qp *qp);
+void mic_req_forget_node(struct mic_qp *qp);
+
+static inline bool mic_req_has_answer(const struct mic_req *req)
+{
+	/* the flag before the answer */
+	return smp_load_acquire(&req->answered);
+}
 
 /* request.c: a request, from its queue element to an operation */
 enum mic_kind {

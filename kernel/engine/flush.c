@@ -56,6 +56,7 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
 
 	if (!req->ring.ctl)
 		return MIC_RUN_IDLE;
+	mic_req_cancel(qp);
 	WRITE_ONCE(req->ring.ctl->need_kick, 1);
 	smp_mb();	/* as in mic_req_sleep() */
 	while (mic_budget_left(budget)) {

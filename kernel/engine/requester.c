@@ -190,7 +190,7 @@ static void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
 			   struct mic_budget *budget)
 {
 	/* nobody answers a datagram, it left and that is all one knows */
-	if (ack && !mic_qp_is_reliable(qp))
+	if (ack && ack != MIC_ACK_AGAIN && !mic_qp_is_reliable(qp))
 		ack = MIC_ACK_OK;
 
 	switch (ack) {
@@ -211,6 +211,9 @@ static void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
 		break;
 	case MIC_ACK_NONE:
 		mic_req_no_answer(qp);
+		break;
+	case MIC_ACK_AGAIN:
+	case MIC_ACK_PENDING:
 		break;
 	}
 }
@@ -247,11 +250,9 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	node = mic_req_node(qp);
 	if (!node)
 		return MIC_ACK_NONE;
-	ack = mic_node_submit(node, &qp->req.op);
-	if (mic_qp_is_ud(qp)) {
-		mic_node_put(node);
-		qp->req.node = NULL;
-	}
+	ack = mic_req_submit_to(qp, node);
+	if (mic_qp_is_ud(qp) && ack != MIC_ACK_PENDING)
+		mic_req_forget_node(qp);
 	return ack;
 }
 
@@ -277,6 +278,30 @@ static enum ib_wc_status mic_req_resolve(struct mic_qp *qp)
 				req->length);
 }
 
+/* The answer to a segment is there. */
+static void mic_req_segment_done(struct mic_qp *qp, enum mic_ack ack,
+				 struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+
+	trace_mic_ack(qp, ack);
+	if (!ack && mic_opcode(qp, req->wqe.opcode)->kind == MIC_KIND_ATOMIC)
+		mic_req_store_result(req, &req->data);
+	mic_sges_release(&req->sges);
+	mic_req_answer(qp, ack, budget);
+}
+
+/* The answer that was waited for is there. */
+static void mic_req_answered(struct mic_qp *qp, struct mic_budget *budget)
+{
+	struct mic_req *req = &qp->req;
+
+	req->pending = false;
+	if (mic_qp_is_ud(qp))
+		mic_req_forget_node(qp);
+	mic_req_segment_done(qp, req->ack, budget);
+}
+
 /* Ask for the next segment of the current request and act on the answer. */
 static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 {
@@ -284,7 +309,6 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
 	struct mic_op *op = &req->op;
 	enum ib_wc_status status;
-	struct mic_sgl data;
 	enum mic_ack ack;
 
 	status = mic_req_resolve(qp);
@@ -292,10 +316,10 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 		mic_req_fail(qp, status);
 		return;
 	}
-	data.seg = req->sges.seg;
-	data.nseg = req->sges.nseg;
+	req->data.seg = req->sges.seg;
+	req->data.nseg = req->sges.nseg;
 
-	op->data = &data;
+	op->data = &req->data;
 	op->seg_off = req->done;
 	op->seg_len = min_t(u32, req->length - req->done, MIC_SEGMENT);
 	op->flags = op->seg_off ? 0 : MIC_OP_FIRST;
@@ -307,11 +331,10 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 
 	trace_mic_submit(qp);
 	ack = mic_req_submit(qp);
-	trace_mic_ack(qp, ack);
-	if (!ack && oc->kind == MIC_KIND_ATOMIC)
-		mic_req_store_result(req, &data);
-	mic_sges_release(&req->sges);
-	mic_req_answer(qp, ack, budget);
+	if (ack != MIC_ACK_PENDING)
+		mic_req_segment_done(qp, ack, budget);
+	else if (!oc->local_access)
+		mic_sges_release(&req->sges);	/* it has left */
 }
 
 /* Local requests are over at once; they are no messages and have no PSN. */
@@ -398,6 +421,12 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 
 		if (state == IB_QPS_ERR || state == IB_QPS_SQE)
 			return mic_req_flush(qp, budget);
+		if (req->pending) {
+			if (!mic_req_has_answer(req))
+				return MIC_RUN_WAIT;
+			mic_req_answered(qp, budget);
+			continue;
+		}
 		if (req->deadline && ktime_before(ktime_get(), req->deadline))
 			return MIC_RUN_WAIT;
 		req->deadline = 0;

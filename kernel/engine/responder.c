@@ -122,12 +122,13 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 		ack = mic_resp_take(qp, op);
 		if (ack)
 			return ack;
-		if ((u64)op->length + hdr > mic_sges_bytes(&qp->resp.sges))
-			return mic_resp_fail(qp, IB_WC_LOC_LEN_ERR,
-					     MIC_ACK_NAK_INV_REQ);
 	} else if (!qp->resp.active) {
 		return MIC_ACK_NONE;
 	}
+	/* for every segment: that of a remote node may say something else */
+	if ((u64)op->length + hdr > mic_sges_bytes(&qp->resp.sges))
+		return mic_resp_fail(qp, IB_WC_LOC_LEN_ERR,
+				     MIC_ACK_NAK_INV_REQ);
 	status = mic_resp_scatter(qp, op, hdr);
 	if (status)
 		return mic_resp_fail(qp, status, MIC_ACK_NAK_OP);

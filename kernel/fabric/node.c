@@ -10,15 +10,22 @@
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/notifier.h>
 #include <linux/rhashtable.h>
 #include <linux/slab.h>
 
 #include <mic/fabric.h>
 
-/* One GID of a node on one netdev. The same GID may exist in several netns. */
+/*
+ * One GID of a node on one netdev. The same GID may exist in several netns. A
+ * remote one is on the netdev that leads there.
+ */
 struct mic_gid_entry {
 	struct rhlist_head hash;
+	struct list_head list;
 	union ib_gid gid;
+	bool remote;
+	u8 mac[ETH_ALEN];		/* remote: its owner's */
 	struct mic_node *node;		/* the node outlives its entries */
 	struct net_device *ndev;	/* held by whoever added the entry */
 	struct rcu_head rcu;
@@ -32,7 +39,9 @@ static const struct rhashtable_params mic_gid_params = {
 };
 
 static struct rhltable mic_gids;
-static DEFINE_MUTEX(mic_gids_lock);	/* serialises changes of mic_gids */
+static LIST_HEAD(mic_local_gids);	/* those of this kernel's devices */
+static DEFINE_MUTEX(mic_gids_lock);	/* serialises changes of both */
+static BLOCKING_NOTIFIER_HEAD(mic_gids_changed);
 static atomic_t mic_next_id = ATOMIC_INIT(0);
 
 static void mic_node_free(struct kref *ref)
@@ -108,8 +117,41 @@ void mic_node_leave(struct mic_node *node)
 }
 EXPORT_SYMBOL_GPL(mic_node_leave);
 
+static int mic_gid_insert(struct mic_gid_entry *entry)
+{
+	int err;
+
+	mutex_lock(&mic_gids_lock);
+	err = rhltable_insert(&mic_gids, &entry->hash, mic_gid_params);
+	if (!err && !entry->remote)
+		list_add_tail(&entry->list, &mic_local_gids);
+	mutex_unlock(&mic_gids_lock);
+	if (!err && !entry->remote)
+		blocking_notifier_call_chain(&mic_gids_changed, 0, NULL);
+	return err;
+}
+
+static struct mic_gid_entry *mic_gid_create(struct mic_node *node,
+					    const struct mic_gid_entry *from)
+{
+	struct mic_gid_entry *entry;
+	int err;
+
+	entry = kmemdup(from, sizeof(*from), GFP_KERNEL);
+	if (!entry)
+		return ERR_PTR(-ENOMEM);
+	entry->node = node;
+	INIT_LIST_HEAD(&entry->list);
+	err = mic_gid_insert(entry);
+	if (err) {
+		kfree(entry);
+		return ERR_PTR(err);
+	}
+	return entry;
+}
+
 /**
- * mic_node_add_gid - a node can be reached under a GID
+ * mic_node_add_gid - a node of this kernel can be reached under a GID
  * @node: node
  * @gid: GID
  * @ndev: netdev the GID belongs to; stays until mic_node_del_gid()
@@ -121,41 +163,149 @@ struct mic_gid_entry *mic_node_add_gid(struct mic_node *node,
 				       const union ib_gid *gid,
 				       struct net_device *ndev)
 {
-	struct mic_gid_entry *entry;
-	int err;
+	const struct mic_gid_entry from = { .gid = *gid, .ndev = ndev };
 
-	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
-	if (!entry)
-		return ERR_PTR(-ENOMEM);
-	entry->gid = *gid;
-	entry->node = node;
-	entry->ndev = ndev;
-
-	mutex_lock(&mic_gids_lock);
-	err = rhltable_insert(&mic_gids, &entry->hash, mic_gid_params);
-	mutex_unlock(&mic_gids_lock);
-	if (err) {
-		kfree(entry);
-		return ERR_PTR(err);
-	}
-	return entry;
+	return mic_gid_create(node, &from);
 }
 EXPORT_SYMBOL_GPL(mic_node_add_gid);
 
 /**
+ * mic_node_add_remote_gid - a node behind a wire can be reached under a GID
+ * @node: node
+ * @info: GID and Ethernet address
+ * @ndev: netdev that leads there; stays until mic_node_del_gid()
+ *
+ * Context: process context.
+ * Return: what mic_node_del_gid() takes, or an ERR_PTR (-ENOMEM).
+ */
+struct mic_gid_entry *mic_node_add_remote_gid(struct mic_node *node,
+					      const struct mic_gid_info *info,
+					      struct net_device *ndev)
+{
+	struct mic_gid_entry from = {
+		.gid = info->gid,
+		.remote = true,
+		.ndev = ndev,
+	};
+
+	memcpy(from.mac, info->mac, sizeof(from.mac));
+	return mic_gid_create(node, &from);
+}
+EXPORT_SYMBOL_GPL(mic_node_add_remote_gid);
+
+/**
  * mic_node_del_gid - a GID of a node is gone
- * @entry: what mic_node_add_gid() returned
+ * @entry: what mic_node_add_gid() or mic_node_add_remote_gid() returned
  *
  * Context: process context.
  */
 void mic_node_del_gid(struct mic_gid_entry *entry)
 {
+	bool remote = entry->remote;
+
 	mutex_lock(&mic_gids_lock);
 	rhltable_remove(&mic_gids, &entry->hash, mic_gid_params);
+	list_del(&entry->list);
 	mutex_unlock(&mic_gids_lock);
 	kfree_rcu(entry, rcu);
+	if (!remote)
+		blocking_notifier_call_chain(&mic_gids_changed, 0, NULL);
 }
 EXPORT_SYMBOL_GPL(mic_node_del_gid);
+
+/**
+ * mic_fabric_register_notifier - be told when GIDs of this kernel's devices
+ *	come or go
+ * @nb: called in process context; mic_fabric_gids_on() tells which there are
+ *
+ * Return: 0 or an error.
+ */
+int mic_fabric_register_notifier(struct notifier_block *nb)
+{
+	return blocking_notifier_chain_register(&mic_gids_changed, nb);
+}
+EXPORT_SYMBOL_GPL(mic_fabric_register_notifier);
+
+/**
+ * mic_fabric_unregister_notifier - hear no more of them
+ * @nb: what was registered; on return it is not called any more
+ */
+void mic_fabric_unregister_notifier(struct notifier_block *nb)
+{
+	blocking_notifier_chain_unregister(&mic_gids_changed, nb);
+}
+EXPORT_SYMBOL_GPL(mic_fabric_unregister_notifier);
+
+/* A device stands on a netdev if that, or one stacked on it, has its GID. */
+static bool mic_gid_is_on(const struct mic_gid_entry *entry,
+			  const struct net_device *ndev)
+{
+	return !entry->remote &&
+	       (entry->ndev == ndev ||
+		netdev_has_upper_dev_all_rcu((struct net_device *)ndev,
+					     entry->ndev));
+}
+
+/**
+ * mic_fabric_gids_on - the GIDs of this kernel's devices on a netdev
+ * @ndev: netdev
+ * @info: out
+ * @max: room in @info; what is more is left out
+ *
+ * Context: process context.
+ * Return: how many.
+ */
+int mic_fabric_gids_on(const struct net_device *ndev,
+		       struct mic_gid_info *info, int max)
+{
+	struct mic_gid_entry *entry;
+	int n = 0;
+
+	mutex_lock(&mic_gids_lock);
+	rcu_read_lock();
+	list_for_each_entry(entry, &mic_local_gids, list) {
+		if (n == max)
+			break;
+		if (!mic_gid_is_on(entry, ndev))
+			continue;
+		info[n].gid = entry->gid;
+		memcpy(info[n].mac, entry->ndev->dev_addr, ETH_ALEN);
+		n++;
+	}
+	rcu_read_unlock();
+	mutex_unlock(&mic_gids_lock);
+	return n;
+}
+EXPORT_SYMBOL_GPL(mic_fabric_gids_on);
+
+/**
+ * mic_fabric_find_on - find the node of this kernel that has a GID
+ * @ndev: netdev it has to stand on
+ * @gid: GID
+ *
+ * Context: any.
+ * Return: the node with a reference for the caller, or NULL.
+ */
+struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
+				    const union ib_gid *gid)
+{
+	struct mic_node *node = NULL;
+	struct rhlist_head *list, *pos;
+	struct mic_gid_entry *entry;
+
+	rcu_read_lock();
+	list = rhltable_lookup(&mic_gids, gid, mic_gid_params);
+	rhl_for_each_entry_rcu(entry, pos, list, hash) {
+		if (mic_gid_is_on(entry, ndev) &&
+		    kref_get_unless_zero(&entry->node->ref)) {
+			node = entry->node;
+			break;
+		}
+	}
+	rcu_read_unlock();
+	return node;
+}
+EXPORT_SYMBOL_GPL(mic_fabric_find_on);
 
 /*
  * Within a network namespace a GID is as good as an IP address. From another
@@ -165,8 +315,10 @@ EXPORT_SYMBOL_GPL(mic_node_del_gid);
 static bool mic_gid_reachable(const struct mic_gid_entry *entry,
 			      const struct mic_addr *addr, struct net *net)
 {
+	const u8 *mac = entry->remote ? entry->mac : entry->ndev->dev_addr;
+
 	return net_eq(dev_net(entry->ndev), net) ||
-	       ether_addr_equal(entry->ndev->dev_addr, addr->dmac);
+	       ether_addr_equal(mac, addr->dmac);
 }
 
 /**
@@ -179,20 +331,21 @@ static bool mic_gid_reachable(const struct mic_gid_entry *entry,
  */
 struct mic_node *mic_fabric_find(const struct mic_addr *addr, struct net *net)
 {
-	struct mic_node *node = NULL;
+	struct mic_gid_entry *entry, *found = NULL;
 	struct rhlist_head *list, *pos;
-	struct mic_gid_entry *entry;
+	struct mic_node *node = NULL;
 
 	rcu_read_lock();
 	list = rhltable_lookup(&mic_gids, &addr->dgid, mic_gid_params);
 	rhl_for_each_entry_rcu(entry, pos, list, hash) {
 		if (!mic_gid_reachable(entry, addr, net))
 			continue;
-		if (kref_get_unless_zero(&entry->node->ref)) {
-			node = entry->node;
-			break;
-		}
+		/* nobody else can take the place of a node of this kernel */
+		if (!found || (found->remote && !entry->remote))
+			found = entry;
 	}
+	if (found && kref_get_unless_zero(&found->node->ref))
+		node = found->node;
 	rcu_read_unlock();
 	return node;
 }

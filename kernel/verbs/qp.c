@@ -295,6 +295,7 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mutex_lock(&qp->req.lock);
 	mutex_lock(&qp->resp.lock);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
+	mic_req_cancel(qp);
 	mutex_unlock(&qp->resp.lock);
 	mutex_unlock(&qp->req.lock);
 	mic_qp_put(qp);

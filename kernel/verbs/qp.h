@@ -53,8 +53,13 @@ enum mic_req_flags {
  * @sges: data of the current request
  * @wqe: the kernel's copy of the current request
  * @active: @wqe is under way
+ * @pending: the answer to a segment comes later; a reference to the QP is held
+ *	until it is there
+ * @answered: it is there, in @ack
+ * @ack: answer that came later
  * @deadline: the current request rests until then; 0 if it does not
  * @op: what is asked of the responder
+ * @data: the memory of @op
  * @addr: UD: where the current request goes
  * @length: bytes in the current message
  * @done: of these, bytes already moved
@@ -63,7 +68,8 @@ enum mic_req_flags {
  * @rnr_left: repetitions left after RNR NAK
  * @rnr_waits: RNR NAKs of the current request in a row
  * @timer: wakes the worker after a retry interval
- * @node: RC: the peer's node, a reference is held; NULL if not known yet
+ * @node: the peer's node, a reference is held; NULL if not known yet. UD has one
+ *	only while a request is under way
  * @post_lock: kernel consumers: serialises posting
  */
 struct mic_req {
@@ -72,12 +78,16 @@ struct mic_req {
 	struct mic_ring ring;
 	bool broken;
 	bool active;
+	bool pending;
+	bool answered;
+	u8 ack;
 	u8 retry_left;
 	u8 rnr_left;
 	u8 rnr_waits;
 	struct mic_sges sges;
 	struct mic_send_wqe wqe;
 	struct mic_op op;
+	struct mic_sgl data;
 	struct mic_addr addr;
 	u32 length;
 	u32 done;

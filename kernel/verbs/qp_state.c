@@ -48,6 +48,7 @@ static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
 /* Back to what create_qp made: empty queues, nothing under way. */
 static void mic_qp_reset(struct mic_qp *qp)
 {
+	mic_req_cancel(qp);
 	qp->req.active = false;
 	qp->req.deadline = 0;
 	qp->req.broken = false;
@@ -63,10 +64,7 @@ static void mic_qp_reset(struct mic_qp *qp)
 		mic_ring_reset(&qp->resp.ring);
 		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 0);
 	}
-	if (qp->req.node) {
-		mic_node_put(qp->req.node);
-		qp->req.node = NULL;
-	}
+	mic_req_forget_node(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	qp->attr.path_mtu = IB_MTU_4096;
 }
@@ -76,10 +74,8 @@ static void mic_qp_set_path(struct mic_qp *qp, const struct ib_qp_attr *attr)
 	mic_addr_from_attr(&qp->addr, &attr->ah_attr);
 	qp->attr.ah_attr = attr->ah_attr;
 	qp->attr.ah_attr.grh.sgid_attr = NULL;	/* not ours to keep */
-	if (qp->req.node) {
-		mic_node_put(qp->req.node);
-		qp->req.node = NULL;
-	}
+	mic_req_cancel(qp);
+	mic_req_forget_node(qp);
 }
 
 static void mic_qp_set_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,

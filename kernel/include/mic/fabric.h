@@ -10,6 +10,7 @@
 #define MIC_FABRIC_H
 
 #include <linux/kref.h>
+#include <linux/notifier.h>
 #include <linux/percpu-refcount.h>
 #include <linux/completion.h>
 #include <linux/types.h>
@@ -26,9 +27,14 @@ struct mic_node;
  * @submit: carry out a segment of a request at @node and return the
  *	responder's answer. Called in process context, may sleep. The node
  *	stays live for the duration of the call.
+ * @cancel: only of nodes behind a wire, whose @submit may return
+ *	MIC_ACK_PENDING: take such an operation back. On return its done() has
+ *	been called (false), or will not be (true), and its data is not
+ *	touched any more. A node that leaves first answers all its operations.
  */
 struct mic_node_ops {
 	enum mic_ack (*submit)(struct mic_node *node, struct mic_op *op);
+	bool (*cancel)(struct mic_node *node, struct mic_op *op);
 };
 
 /**
@@ -60,6 +66,30 @@ struct mic_gid_entry *mic_node_add_gid(struct mic_node *node,
 				       struct net_device *ndev);
 void mic_node_del_gid(struct mic_gid_entry *entry);
 
+/**
+ * struct mic_gid_info - a GID of a device of this kernel
+ * @gid: GID
+ * @mac: Ethernet address of its netdev
+ */
+struct mic_gid_info {
+	union ib_gid gid;
+	u8 mac[ETH_ALEN];
+};
+
+struct mic_gid_entry *mic_node_add_remote_gid(struct mic_node *node,
+					      const struct mic_gid_info *info,
+					      struct net_device *ndev);
+int mic_fabric_gids_on(const struct net_device *ndev,
+		       struct mic_gid_info *info, int max);
+struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
+				    const union ib_gid *gid);
+int mic_fabric_register_notifier(struct notifier_block *nb);
+void mic_fabric_unregister_notifier(struct notifier_block *nb);
+
+int mic_mcast_join_all(struct mic_node *node, struct net_device *ndev);
+void mic_mcast_leave_all(struct mic_node *node);
+void mic_mcast_submit_on(struct mic_op *op, const struct net_device *ndev);
+
 int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
 		   struct net *net);
 void mic_mcast_leave(struct mic_node *node, const union ib_gid *mgid);
@@ -82,12 +112,44 @@ static inline bool mic_node_is_live(const struct mic_node *node)
 }
 
 /**
+ * mic_node_is_remote - whether a node's answers may come later
+ * @node: node
+ *
+ * Return: true for a node behind a wire.
+ */
+static inline bool mic_node_is_remote(const struct mic_node *node)
+{
+	return node->ops->cancel;
+}
+
+/**
+ * mic_node_cancel - take back an operation whose answer is pending
+ * @node: node it was submitted to; the caller holds a reference
+ * @op: operation
+ *
+ * Context: process context, may sleep.
+ * Return: true: done() will not be called. false: it was, or will be very soon
+ * because the node is leaving.
+ */
+static inline bool mic_node_cancel(struct mic_node *node, struct mic_op *op)
+{
+	bool cancelled;
+
+	if (!percpu_ref_tryget_live(&node->live))
+		return false;
+	cancelled = node->ops->cancel(node, op);
+	percpu_ref_put(&node->live);
+	return cancelled;
+}
+
+/**
  * mic_node_submit - have a node carry out a segment of a request
  * @node: destination; the caller holds a reference
  * @op: segment
  *
  * Context: process context, may sleep.
- * Return: the responder's answer; MIC_ACK_NONE if the node has left.
+ * Return: the responder's answer, from a remote node also MIC_ACK_PENDING;
+ * MIC_ACK_NONE if the node has left.
  */
 static inline enum mic_ack mic_node_submit(struct mic_node *node,
 					   struct mic_op *op)

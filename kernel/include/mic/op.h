@@ -7,6 +7,7 @@
 #define MIC_OP_H
 
 #include <linux/if_ether.h>
+#include <linux/list.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
@@ -41,6 +42,9 @@ enum mic_op_flags {
  * @MIC_ACK_NONE: no answer at all: there is no such QP, it is not ready, not
  *	connected to the sender or the node is gone. The requester's transport
  *	timer decides.
+ * @MIC_ACK_PENDING: from submit: the answer comes later, by &mic_op.done
+ * @MIC_ACK_AGAIN: by &mic_op.done: the operation found no room on its way; now
+ *	there is some
  */
 enum mic_ack {
 	MIC_ACK_OK,
@@ -49,6 +53,8 @@ enum mic_ack {
 	MIC_ACK_NAK_ACCESS,
 	MIC_ACK_NAK_OP,
 	MIC_ACK_NONE,
+	MIC_ACK_PENDING,
+	MIC_ACK_AGAIN,
 };
 
 /**
@@ -103,6 +109,9 @@ struct mic_addr {
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
  * @data: the requester's memory, one byte for each of the message: source of
  *	SEND and WRITE, target of READ
+ * @done: takes an answer that comes later: called once, in atomic context
+ * @entry: the backend's, while the answer is pending
+ * @slot: the backend's, while the answer is pending
  */
 struct mic_op {
 	struct mic_node *src;
@@ -128,6 +137,9 @@ struct mic_op {
 	u64 swap;
 	u64 result;
 	const struct mic_sgl *data;
+	void (*done)(struct mic_op *op, enum mic_ack ack);
+	struct list_head entry;
+	u32 slot;
 };
 
 #endif /* MIC_OP_H */

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Nodes that share a PCI memory region: the device, and the paths to others.
+ */
+#ifndef MIC_IVSHMEM_IVS_H
+#define MIC_IVSHMEM_IVS_H
+
+#include <linux/bitmap.h>
+#include <linux/completion.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/notifier.h>
+#include <linux/pci.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include <mic/fabric.h>
+
+#include "lane.h"
+#include "layout.h"
+
+struct mic_path;
+
+enum mic_ivs_limits {
+	MIC_IVS_VECTORS = 8,
+	MIC_IVS_PENDING = 1024,		/* answers a path can wait for */
+	MIC_IVS_CHUNK = 32 << 10,	/* data of one record */
+	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
+	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
+};
+
+/**
+ * struct mic_geometry - where things are in the region; checked
+ * @nodes: entries of the node table
+ * @lane_size: bytes
+ * @table: offset
+ * @channels: offset
+ * @lanes: offset
+ * @slices: offset
+ * @slice_size: bytes
+ */
+struct mic_geometry {
+	u32 nodes;
+	u32 lane_size;
+	u64 table;
+	u64 channels;
+	u64 lanes;
+	u64 slices;
+	u64 slice_size;
+};
+
+/**
+ * struct mic_ivs - a region, and this node in it
+ * @pdev: PCI device
+ * @regs: its registers
+ * @mem: the region
+ * @mem_size: bytes of it that the device has
+ * @geo: where things are
+ * @slot: this node's entry of the node table
+ * @owner: what it was taken with
+ * @evicted: it was taken by another
+ * @vectors: interrupts; 0: poll
+ * @irq: their numbers
+ * @doorbell: number that rings this node
+ * @ndev: network interface
+ * @tick: heartbeat, and what is looked at now and then
+ * @interrupts: how many came
+ * @gids_changed: tells when GIDs are to be published anew
+ * @gids_dirty: they are
+ * @path: to the other nodes, by slot; NULL for this one
+ */
+struct mic_ivs {
+	struct pci_dev *pdev;
+	void __iomem *regs;
+	void *mem;
+	u64 mem_size;
+	struct mic_geometry geo;
+	u32 slot;
+	u32 owner;
+	bool evicted;
+	int vectors;
+	int irq[MIC_IVS_VECTORS];
+	u32 doorbell;
+	struct net_device *ndev;
+	struct delayed_work tick;
+	atomic_t interrupts;
+	struct notifier_block gids_changed;
+	bool gids_dirty;
+	struct mic_path *path[MIC_REGION_NODES];
+};
+
+/**
+ * struct mic_pending - an operation that waits for its answer
+ * @op: operation, NULL if the slot is free
+ * @gen: tells the slot's users apart
+ * @copying: the data of a READ is copied, without the lock
+ * @since: when it was sent, in jiffies
+ * @got: bytes of a READ that have arrived
+ */
+struct mic_pending {
+	struct mic_op *op;
+	u16 gen;
+	bool copying;
+	u32 got;
+	unsigned long since;
+};
+
+/* What a path counts; each has one writer at a time. */
+enum mic_path_stat {
+	MIC_STAT_UP,			/* sessions */
+	MIC_STAT_NONSENSE,		/* sessions that ended with nonsense */
+	MIC_STAT_REQUEST_TX,		/* segments */
+	MIC_STAT_REQUEST_RX,		/* records */
+	MIC_STAT_RESPONSE_RX,		/* records */
+	MIC_STAT_EXPIRED,		/* answers that did not come */
+	MIC_STAT_FRAME_TX,
+	MIC_STAT_FRAME_RX,
+	MIC_STAT_NO_ROOM,		/* times that a lane was full */
+	MIC_STAT_SLEEP,			/* times that the thread went to sleep */
+	MIC_STAT_RING,			/* interrupts raised */
+	MIC_PATH_STATS
+};
+
+/**
+ * struct mic_served - a request of the other node, as it is carried out
+ * @op: operation
+ * @addr: its addresses
+ * @seg: its data: one piece, in a lane
+ * @data: list of @seg
+ * @payload: bytes that came with it
+ * @tag: to be returned
+ * @flags: enum mic_rec_flags
+ */
+struct mic_served {
+	struct mic_op op;
+	struct mic_addr addr;
+	struct mic_seg seg;
+	struct mic_sgl data;
+	u32 payload;
+	u32 tag;
+	u8 flags;
+};
+
+/**
+ * struct mic_path - to another node
+ * @ivs: region
+ * @slot: the other node's entry of the node table
+ * @entry: that entry
+ * @task: the thread that receives, and has all that follows without a lock
+ * @idle: polling: how long nothing happened
+ *
+ * @peer: owner of the entry, seen by the tick
+ * @heartbeat: last seen, by the tick
+ * @last: when that was, in jiffies
+ * @alive: written by the tick
+ *
+ * @tx_ch: channel to the other node
+ * @rx_ch: channel from it
+ * @tx: lanes of @tx_ch; of requests under @tx_mutex, of responses the thread's,
+ *	of frames under @net_lock
+ * @rx: lanes of @rx_ch
+ * @tx_mutex: serialises requests
+ * @net_lock: serialises frames
+ * @up: both sides agree on a session; changed under @tx_mutex and @net_lock
+ * @broken: the other side wrote nonsense: begin anew
+ * @stalled: a request waits for room for its answer
+ * @word: what the other side published when it was last looked at
+ * @mine: this side's session
+ * @seen: the other side's
+ * @up_peer: owner of the entry when the path came up
+ * @doorbell: number to ring
+ * @vector: vector to ring; -1: the other node polls
+ * @rung: value of need_kick that was answered
+ * @sleeps: value of need_kick given out last
+ * @served: the request that is carried out
+ * @group_ack: answer to the records that will have one answer
+ * @group_rnr: when to try again, if that is RNR
+ * @expire: when to look for overdue answers, in jiffies
+ * @net_stopped: the interface waits for room
+ * @net_full: since when, in jiffies
+ *
+ * @node: the node while the path is up
+ * @mac: address of its network interface
+ * @gid_seq: of the GIDs that are known
+ * @ngid: how many
+ * @gids: GIDs
+ * @gid_entry: their entries in the fabric
+ *
+ * @stat: counters
+ * @ping: tag of the ping that is waited for; 0: none
+ * @pong: its answer is there
+ *
+ * @lock: protects what follows
+ * @used: slots in @pending that are taken
+ * @pending: operations that wait for answers
+ * @waiters: operations that wait for room
+ * @copied: a copy to the memory of an operation has ended
+ */
+struct mic_path {
+	struct mic_ivs *ivs;
+	u32 slot;
+	const struct mic_region_node *entry;
+	struct task_struct *task;
+	u32 idle;
+
+	u32 peer;
+	u64 heartbeat;
+	unsigned long last;
+	bool alive;
+
+	struct mic_region_channel *tx_ch;
+	struct mic_region_channel *rx_ch;
+	struct mic_lane_tx tx[MIC_LANES];
+	struct mic_lane_rx rx[MIC_LANES];
+	struct mutex tx_mutex;
+	spinlock_t net_lock;
+	bool up;
+	bool broken;
+	bool stalled;
+	u64 word;
+	u32 mine;
+	u32 seen;
+	u32 up_peer;
+	u32 doorbell;
+	int vector;
+	u32 rung;
+	u32 sleeps;
+	struct mic_served served;
+	u8 group_ack;
+	u8 group_rnr;
+	unsigned long expire;
+	bool net_stopped;
+	unsigned long net_full;
+
+	struct mic_node *node;
+	u8 mac[ETH_ALEN];
+	u32 gid_seq;
+	int ngid;
+	struct mic_gid_info gids[MIC_REGION_GIDS];
+	struct mic_gid_entry *gid_entry[MIC_REGION_GIDS];
+
+	u64 stat[MIC_PATH_STATS];
+	u32 ping;
+	struct completion pong;
+
+	spinlock_t lock;
+	DECLARE_BITMAP(used, MIC_IVS_PENDING);
+	struct mic_pending pending[MIC_IVS_PENDING];
+	struct list_head waiters;
+	wait_queue_head_t copied;
+};
+
+/* What an interface's private part is. */
+struct mic_net {
+	struct mic_ivs *ivs;
+};
+
+static inline struct mic_ivs *mic_net_ivs(const struct net_device *ndev)
+{
+	return ((struct mic_net *)netdev_priv(ndev))->ivs;
+}
+
+static inline struct mic_region_node *mic_region_node(struct mic_ivs *ivs,
+						      u32 slot)
+{
+	return ivs->mem + ivs->geo.table +
+	       slot * sizeof(struct mic_region_node);
+}
+
+/* main.c: the PCI device */
+void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
+
+/* region.c: the region's header and this node's entry */
+extern uint mic_dead_ms;
+int mic_region_attach(struct mic_ivs *ivs);
+int mic_region_join(struct mic_ivs *ivs);
+void mic_region_leave(struct mic_ivs *ivs);
+void mic_region_announce(struct mic_ivs *ivs);
+bool mic_region_beat(struct mic_ivs *ivs);
+void mic_region_publish_gids(struct mic_ivs *ivs);
+int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
+			 struct mic_gid_info *info);
+
+/* path.c: one path, its session and its thread */
+struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot);
+void mic_path_destroy(struct mic_path *path);
+void mic_path_look(struct mic_path *path);
+void mic_path_wake(struct mic_path *path);
+void mic_path_ring(struct mic_path *path);
+void mic_path_ring_always(struct mic_path *path);
+void mic_path_break(struct mic_path *path);
+int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes);
+
+/* remote.c: operations at the other node */
+extern const struct mic_node_ops mic_remote_ops;
+int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
+			const void *at);
+void mic_remote_room(struct mic_path *path);
+void mic_remote_expire(struct mic_path *path);
+void mic_remote_fail(struct mic_path *path);
+int mic_remote_ping(struct mic_path *path);
+
+/* serve.c: what the other node asks for */
+int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
+		      const void *at);
+
+/* net.c: the network interface */
+int mic_net_create(struct mic_ivs *ivs);
+void mic_net_unregister(struct mic_ivs *ivs);
+void mic_net_free(struct mic_ivs *ivs);
+void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
+		     const void *at);
+void mic_net_room(struct mic_path *path);
+void mic_net_wake(struct mic_path *path);
+
+/* ethtool.c: counters and the self-test */
+extern const struct ethtool_ops mic_net_ethtool_ops;
+
+#endif /* MIC_IVSHMEM_IVS_H */

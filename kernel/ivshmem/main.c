@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The PCI device with the shared region: QEMU's ivshmem, 1af4:1110.
+ */
+#include <linux/interrupt.h>
+#include <linux/io.h>
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "ivs.h"
+
+#define MIC_IVS_BAR_REGS	0
+#define MIC_IVS_BAR_REGION	2
+
+#define MIC_IVS_POSITION	0x08	/* this device's own number */
+#define MIC_IVS_DOORBELL	0x0c	/* number << 16 | vector */
+
+/**
+ * mic_ivs_ring - interrupt another node
+ * @ivs: device
+ * @doorbell: the other device's number, 16 bits
+ * @vector: vector
+ *
+ * Context: any. The device ignores numbers that do not exist.
+ */
+void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector)
+{
+	writel(doorbell << 16 | (vector & 0xffff),
+	       ivs->regs + MIC_IVS_DOORBELL);
+}
+
+/* Whoever rang has the paths of one vector look around. */
+static irqreturn_t mic_ivs_interrupt(int irq, void *arg)
+{
+	struct mic_ivs *ivs = arg;
+	u32 i;
+
+	atomic_inc(&ivs->interrupts);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i] && ivs->irq[i % ivs->vectors] == irq)
+			mic_path_wake(ivs->path[i]);
+	return IRQ_HANDLED;
+}
+
+static void mic_ivs_tick(struct work_struct *work)
+{
+	struct mic_ivs *ivs = container_of(to_delayed_work(work),
+					   struct mic_ivs, tick);
+	u32 i;
+
+	if (!ivs->evicted && !mic_region_beat(ivs)) {
+		dev_err(&ivs->pdev->dev, "another node took entry %u\n",
+			ivs->slot);
+		netif_carrier_off(ivs->ndev);
+		ivs->evicted = true;
+	}
+	if (!ivs->evicted)
+		mic_region_announce(ivs);
+	if (xchg(&ivs->gids_dirty, false) && !ivs->evicted) {
+		mic_region_publish_gids(ivs);
+		for (i = 0; i < ivs->geo.nodes; i++)
+			if (ivs->path[i])
+				mic_path_ring_always(ivs->path[i]);
+	}
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_look(ivs->path[i]);
+	queue_delayed_work(system_unbound_wq, &ivs->tick,
+			   msecs_to_jiffies(MIC_IVS_TICK_MS));
+}
+
+static int mic_ivs_gids_changed(struct notifier_block *nb, unsigned long event,
+				void *data)
+{
+	struct mic_ivs *ivs = container_of(nb, struct mic_ivs, gids_changed);
+
+	WRITE_ONCE(ivs->gids_dirty, true);
+	mod_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	return NOTIFY_OK;
+}
+
+static int mic_ivs_map(struct mic_ivs *ivs)
+{
+	struct pci_dev *pdev = ivs->pdev;
+	int err;
+
+	err = pcim_enable_device(pdev);
+	if (err)
+		return err;
+	err = pcim_iomap_regions(pdev, BIT(MIC_IVS_BAR_REGS), "mic_ivshmem");
+	if (err)
+		return err;
+	ivs->regs = pcim_iomap_table(pdev)[MIC_IVS_BAR_REGS];
+	ivs->mem_size = pci_resource_len(pdev, MIC_IVS_BAR_REGION);
+	if (!devm_request_mem_region(&pdev->dev,
+				     pci_resource_start(pdev,
+							MIC_IVS_BAR_REGION),
+				     ivs->mem_size, "mic_ivshmem region"))
+		return -EBUSY;
+	ivs->mem = devm_memremap(&pdev->dev,
+				 pci_resource_start(pdev, MIC_IVS_BAR_REGION),
+				 ivs->mem_size, MEMREMAP_WB);
+	if (IS_ERR(ivs->mem))
+		return PTR_ERR(ivs->mem);
+	pci_set_master(pdev);
+	ivs->doorbell = readl(ivs->regs + MIC_IVS_POSITION) & 0xffff;
+	return 0;
+}
+
+/* Without interrupts the threads poll. */
+static void mic_ivs_alloc_vectors(struct mic_ivs *ivs)
+{
+	int n = pci_alloc_irq_vectors(ivs->pdev, 1, MIC_IVS_VECTORS,
+				      PCI_IRQ_MSIX);
+
+	ivs->vectors = max(n, 0);
+	if (!ivs->vectors)
+		dev_info(&ivs->pdev->dev, "no interrupts, polling\n");
+}
+
+static int mic_ivs_request_irqs(struct mic_ivs *ivs)
+{
+	int i, err;
+
+	for (i = 0; i < ivs->vectors; i++) {
+		ivs->irq[i] = pci_irq_vector(ivs->pdev, i);
+		err = request_irq(ivs->irq[i], mic_ivs_interrupt, 0,
+				  "mic_ivshmem", ivs);
+		if (err)
+			goto err_free;
+	}
+	return 0;
+
+err_free:
+	while (i--)
+		free_irq(ivs->irq[i], ivs);
+	return err;
+}
+
+static void mic_ivs_free_irqs(struct mic_ivs *ivs)
+{
+	int i;
+
+	for (i = 0; i < ivs->vectors; i++)
+		free_irq(ivs->irq[i], ivs);
+}
+
+static void mic_ivs_destroy_paths(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_destroy(ivs->path[i]);
+}
+
+static int mic_ivs_create_paths(struct mic_ivs *ivs)
+{
+	struct mic_path *path;
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++) {
+		if (i == ivs->slot)
+			continue;
+		path = mic_path_create(ivs, i);
+		if (IS_ERR(path)) {
+			mic_ivs_destroy_paths(ivs);
+			return PTR_ERR(path);
+		}
+		ivs->path[i] = path;
+	}
+	return 0;
+}
+
+/* Everything is there: let it begin. */
+static void mic_ivs_start(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	mic_region_announce(ivs);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_wake(ivs->path[i]);
+	ivs->gids_dirty = true;
+	queue_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	dev_info(&ivs->pdev->dev, "node %u of %u, %s\n", ivs->slot,
+		 ivs->geo.nodes, netdev_name(ivs->ndev));
+}
+
+static int mic_ivs_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct mic_ivs *ivs;
+	int err;
+
+	ivs = devm_kzalloc(&pdev->dev, sizeof(*ivs), GFP_KERNEL);
+	if (!ivs)
+		return -ENOMEM;
+	ivs->pdev = pdev;
+	INIT_DELAYED_WORK(&ivs->tick, mic_ivs_tick);
+	ivs->gids_changed.notifier_call = mic_ivs_gids_changed;
+	pci_set_drvdata(pdev, ivs);
+
+	err = mic_ivs_map(ivs);
+	if (!err)
+		err = mic_region_attach(ivs);
+	if (err)
+		return err;
+	mic_ivs_alloc_vectors(ivs);
+	err = mic_region_join(ivs);
+	if (err)
+		goto err_vectors;
+	err = mic_ivs_create_paths(ivs);
+	if (err)
+		goto err_leave;
+	err = mic_net_create(ivs);
+	if (err)
+		goto err_paths;
+	err = mic_ivs_request_irqs(ivs);
+	if (err)
+		goto err_net;
+	err = mic_fabric_register_notifier(&ivs->gids_changed);
+	if (err)
+		goto err_irqs;
+	mic_ivs_start(ivs);
+	return 0;
+
+err_irqs:
+	mic_ivs_free_irqs(ivs);
+err_net:
+	mic_net_unregister(ivs);
+	mic_ivs_destroy_paths(ivs);
+	mic_net_free(ivs);
+	goto err_leave;
+err_paths:
+	mic_ivs_destroy_paths(ivs);
+err_leave:
+	mic_region_leave(ivs);
+err_vectors:
+	pci_free_irq_vectors(pdev);
+	return err;
+}
+
+static void mic_ivs_remove(struct pci_dev *pdev)
+{
+	struct mic_ivs *ivs = pci_get_drvdata(pdev);
+
+	/* devices on the interface go with it */
+	mic_net_unregister(ivs);
+	mic_fabric_unregister_notifier(&ivs->gids_changed);
+	cancel_delayed_work_sync(&ivs->tick);
+	mic_ivs_free_irqs(ivs);
+	mic_ivs_destroy_paths(ivs);
+	/* only now may another node have the entry, and its channels */
+	mic_region_leave(ivs);
+	mic_net_free(ivs);
+	pci_free_irq_vectors(pdev);
+}
+
+static const struct pci_device_id mic_ivs_ids[] = {
+	{ PCI_DEVICE(PCI_VENDOR_ID_REDHAT_QUMRANET, 0x1110) },
+	{}
+};
+MODULE_DEVICE_TABLE(pci, mic_ivs_ids);
+
+static struct pci_driver mic_ivs_driver = {
+	.name = "mic_ivshmem",
+	.id_table = mic_ivs_ids,
+	.probe = mic_ivs_probe,
+	.remove = mic_ivs_remove,
+};
+
+module_pci_driver(mic_ivs_driver);
+
+MODULE_DESCRIPTION("Nodes of the memory fabric that share a PCI region");
+MODULE_LICENSE("Dual BSD/GPL");

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * micnet: Ethernet over the fabric, so that nodes have addresses.
+ *
+ * A frame is copied into the frame lane of each path that it is for. Checksums
+ * and segmentation are left to the receiver, who needs neither unless the frame
+ * goes on to somewhere else.
+ */
+#include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
+#include <linux/jiffies.h>
+#include <linux/netdevice.h>
+#include <linux/random.h>
+#include <linux/virtio_net.h>
+
+#include "ivs.h"
+
+#define MIC_NET_MTU		65520
+#define MIC_NET_FRAME_MAX	(SZ_64K + VLAN_ETH_HLEN)
+#define MIC_NET_HEAD		256	/* bytes of a frame that lie linear */
+#define MIC_NET_ROOM		\
+	(2 * mic_rec_size(sizeof(struct mic_rec_frame), MIC_NET_FRAME_MAX))
+#define MIC_NET_FULL_MS		200	/* after that frames are dropped */
+
+static void mic_net_write(struct mic_path *path, const struct sk_buff *skb)
+{
+	struct mic_lane_tx *lane = &path->tx[MIC_LANE_FRAME];
+	u32 size = mic_rec_size(sizeof(struct mic_rec_frame), skb->len);
+	struct mic_rec_frame frame = {
+		.rec.size = size,
+		.rec.type = MIC_REC_FRAME,
+		.rec.payload = skb->len,
+	};
+	void *at;
+
+	static_assert(sizeof(frame.vnet) >= sizeof(struct virtio_net_hdr));
+	if (virtio_net_hdr_from_skb(skb, (struct virtio_net_hdr *)frame.vnet,
+				    true, false, 0))
+		return;
+	at = mic_lane_reserve(lane, size);
+	memcpy(at, &frame, sizeof(frame));
+	if (!skb_copy_bits(skb, 0, at + sizeof(frame), skb->len))
+		mic_lane_commit(lane, size);
+	path->stat[MIC_STAT_FRAME_TX]++;
+}
+
+/* Return: false if there was no room. */
+static bool mic_net_send(struct mic_path *path, const struct sk_buff *skb)
+{
+	int room = 1;
+
+	spin_lock(&path->net_lock);
+	if (path->up) {
+		room = mic_path_room(path, &path->tx[MIC_LANE_FRAME],
+				     MIC_NET_ROOM);
+		if (room > 0)
+			mic_net_write(path, skb);
+	}
+	spin_unlock(&path->net_lock);
+	if (room > 0)
+		mic_path_ring(path);
+	return room;
+}
+
+static struct mic_path *mic_net_path_to(struct mic_ivs *ivs, const u8 *mac)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i] && READ_ONCE(ivs->path[i]->up) &&
+		    ether_addr_equal(ivs->path[i]->mac, mac))
+			return ivs->path[i];
+	return NULL;
+}
+
+/* To all nodes; who has no room misses it. */
+static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i] && READ_ONCE(ivs->path[i]->up) &&
+		    !mic_net_send(ivs->path[i], skb))
+			ivs->ndev->stats.tx_fifo_errors++;
+}
+
+/*
+ * No room: wait for some, but not for long, since all others wait as well.
+ * Return: whether to wait.
+ */
+static bool mic_net_wait(struct mic_path *path)
+{
+	if (!path->net_stopped) {
+		path->net_stopped = true;
+		path->net_full = jiffies;
+	}
+	if (time_after(jiffies, path->net_full +
+		       msecs_to_jiffies(MIC_NET_FULL_MS)))
+		return false;
+	netif_stop_queue(path->ivs->ndev);
+	/* it may have been the last word that came meanwhile */
+	mic_path_wake(path);
+	return true;
+}
+
+static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
+{
+	struct mic_ivs *ivs = mic_net_ivs(ndev);
+	const u8 *to = eth_hdr(skb)->h_dest;
+	struct mic_path *path = NULL;
+
+	if (skb->len > MIC_NET_FRAME_MAX) {
+		ndev->stats.tx_errors++;
+		goto drop;
+	}
+	if (!is_multicast_ether_addr(to))
+		path = mic_net_path_to(ivs, to);
+	if (!path) {
+		mic_net_flood(ivs, skb);
+	} else if (mic_net_send(path, skb)) {
+		WRITE_ONCE(path->net_stopped, false);
+	} else {
+		if (mic_net_wait(path))
+			return NETDEV_TX_BUSY;
+		ndev->stats.tx_fifo_errors++;
+		goto drop;
+	}
+	dev_sw_netstats_tx_add(ndev, 1, skb->len);
+	skb_tx_timestamp(skb);
+	dev_consume_skb_any(skb);
+	return NETDEV_TX_OK;
+
+drop:
+	ndev->stats.tx_dropped++;
+	dev_kfree_skb_any(skb);
+	return NETDEV_TX_OK;
+}
+
+/**
+ * mic_net_wake - let the interface try again
+ * @path: path that it waits for
+ */
+void mic_net_wake(struct mic_path *path)
+{
+	if (netif_queue_stopped(path->ivs->ndev))
+		netif_wake_queue(path->ivs->ndev);
+}
+
+/**
+ * mic_net_room - let the interface try again if there is room
+ * @path: path that is up
+ *
+ * Context: the path's thread.
+ */
+void mic_net_room(struct mic_path *path)
+{
+	bool overdue, room;
+
+	if (!READ_ONCE(path->net_stopped))
+		return;
+	spin_lock_bh(&path->net_lock);
+	room = mic_path_room(path, &path->tx[MIC_LANE_FRAME], MIC_NET_ROOM);
+	spin_unlock_bh(&path->net_lock);
+	overdue = time_after(jiffies, path->net_full +
+			     msecs_to_jiffies(MIC_NET_FULL_MS));
+	if (room || overdue)
+		mic_net_wake(path);
+}
+
+static struct sk_buff *mic_net_alloc(u32 len)
+{
+	u32 head = min_t(u32, len, MIC_NET_HEAD);
+	struct sk_buff *skb;
+	int err;
+
+	skb = alloc_skb_with_frags(NET_IP_ALIGN + head, len - head, 3, &err,
+				   GFP_KERNEL | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, NET_IP_ALIGN);
+	skb_put(skb, head);
+	skb->data_len = len - head;
+	skb->len += len - head;
+	return skb;
+}
+
+/* The frame is ours: what its header says about offloads is checked here. */
+static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
+			    const struct virtio_net_hdr *vnet)
+{
+	u32 len = skb->len;
+
+	if (virtio_net_hdr_to_skb(skb, vnet, true)) {
+		ndev->stats.rx_frame_errors++;
+		ndev->stats.rx_errors++;
+		kfree_skb(skb);
+		return;
+	}
+	skb->protocol = eth_type_trans(skb, ndev);
+	local_bh_disable();
+	dev_sw_netstats_rx_add(ndev, len);
+	netif_receive_skb(skb);
+	local_bh_enable();
+}
+
+/**
+ * mic_net_receive - a frame has arrived
+ * @path: from there
+ * @rec: copy of the record's beginning, bounds checked
+ * @at: the record
+ *
+ * What makes no sense is dropped, as a network does.
+ *
+ * Context: the path's thread.
+ */
+void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
+		     const void *at)
+{
+	struct net_device *ndev = path->ivs->ndev;
+	struct mic_rec_frame frame;
+	struct sk_buff *skb;
+
+	if (!netif_running(ndev))
+		return;
+	memcpy(&frame, at, sizeof(frame));
+	barrier();
+	if (rec->type != MIC_REC_FRAME || rec->payload < ETH_HLEN ||
+	    rec->payload > MIC_NET_FRAME_MAX ||
+	    rec->payload > rec->size - sizeof(frame)) {
+		ndev->stats.rx_length_errors++;
+		ndev->stats.rx_errors++;
+		return;
+	}
+	skb = mic_net_alloc(rec->payload);
+	if (!skb || skb_store_bits(skb, 0, at + sizeof(frame), rec->payload)) {
+		ndev->stats.rx_dropped++;
+		kfree_skb(skb);
+		return;
+	}
+	path->stat[MIC_STAT_FRAME_RX]++;
+	mic_net_deliver(ndev, skb, (struct virtio_net_hdr *)frame.vnet);
+}
+
+static int mic_net_open(struct net_device *ndev)
+{
+	netif_start_queue(ndev);
+	return 0;
+}
+
+static int mic_net_stop(struct net_device *ndev)
+{
+	netif_stop_queue(ndev);
+	return 0;
+}
+
+static const struct net_device_ops mic_net_ops = {
+	.ndo_open = mic_net_open,
+	.ndo_stop = mic_net_stop,
+	.ndo_start_xmit = mic_net_xmit,
+	.ndo_get_stats64 = dev_get_tstats64,
+	.ndo_validate_addr = eth_validate_addr,
+};
+
+static void mic_net_setup(struct net_device *ndev)
+{
+	ether_setup(ndev);
+	ndev->netdev_ops = &mic_net_ops;
+	ndev->ethtool_ops = &mic_net_ethtool_ops;
+	ndev->min_mtu = ETH_MIN_MTU;
+	ndev->max_mtu = ETH_MAX_MTU;
+	ndev->mtu = MIC_NET_MTU;
+	ndev->priv_flags &= ~IFF_TX_SKB_SHARING;
+	ndev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_TSO |
+			    NETIF_F_TSO6 | NETIF_F_TSO_ECN | NETIF_F_HIGHDMA;
+	ndev->features = ndev->hw_features;
+	ndev->vlan_features = ndev->hw_features;
+}
+
+/* Local, and the same whenever the node has this entry of this region. */
+static void mic_net_set_mac(struct mic_ivs *ivs, struct net_device *ndev)
+{
+	const struct mic_region_hdr *hdr = ivs->mem;
+	u32 id = READ_ONCE(hdr->id);
+	const u8 mac[ETH_ALEN] = {
+		0x02, 'm', id >> 16, id >> 8, id, ivs->slot + 1,
+	};
+
+	eth_hw_addr_set(ndev, mac);
+}
+
+/**
+ * mic_net_create - a network interface for a region
+ * @ivs: device that has joined
+ *
+ * Return: 0 or an error.
+ */
+int mic_net_create(struct mic_ivs *ivs)
+{
+	struct net_device *ndev;
+	int err;
+
+	ndev = alloc_netdev(sizeof(struct mic_net), "micnet%d",
+			    NET_NAME_ENUM, mic_net_setup);
+	if (!ndev)
+		return -ENOMEM;
+	((struct mic_net *)netdev_priv(ndev))->ivs = ivs;
+	ndev->tstats = netdev_alloc_pcpu_stats(struct pcpu_sw_netstats);
+	if (!ndev->tstats) {
+		free_netdev(ndev);
+		return -ENOMEM;
+	}
+	SET_NETDEV_DEV(ndev, &ivs->pdev->dev);
+	mic_net_set_mac(ivs, ndev);
+	ivs->ndev = ndev;
+	err = register_netdev(ndev);
+	if (err)
+		mic_net_free(ivs);
+	return err;
+}
+
+/**
+ * mic_net_unregister - take the interface away from its users
+ * @ivs: device
+ */
+void mic_net_unregister(struct mic_ivs *ivs)
+{
+	unregister_netdev(ivs->ndev);
+}
+
+/**
+ * mic_net_free - nobody refers to the interface any more
+ * @ivs: device whose paths are gone
+ */
+void mic_net_free(struct mic_ivs *ivs)
+{
+	synchronize_rcu();	/* look-ups of GIDs see it */
+	free_percpu(ivs->ndev->tstats);
+	free_netdev(ivs->ndev);
+}

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A path to another node: how the two agree on a session, and the thread that
+ * receives.
+ *
+ * Each side publishes one word: its own session, and the other side's that it
+ * has seen. Before a side publishes a new session it has emptied the lanes that
+ * it writes; before it publishes that it has seen one, those that it reads. So
+ * once each has seen the other's, both begin with empty lanes. A side that
+ * loses the other, or can't make sense of it, takes a new session, and by that
+ * the other side loses it as well.
+ */
+#include <linux/delay.h>
+#include <linux/etherdevice.h>
+#include <linux/jiffies.h>
+#include <linux/kthread.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "ivs.h"
+
+/* What is received in one go, before other lanes get their turn. */
+#define MIC_PATH_BATCH	64
+
+/**
+ * mic_path_wake - have the thread look at what there is
+ * @path: path
+ *
+ * Context: any.
+ */
+void mic_path_wake(struct mic_path *path)
+{
+	wake_up_process(path->task);
+}
+
+/**
+ * mic_path_ring_always - interrupt the other node
+ * @path: path; nothing happens if the other node polls
+ *
+ * Context: any.
+ */
+void mic_path_ring_always(struct mic_path *path)
+{
+	if (path->vector < 0)
+		return;
+	path->stat[MIC_STAT_RING]++;
+	mic_ivs_ring(path->ivs, path->doorbell, path->vector);
+}
+
+/**
+ * mic_path_ring - interrupt the other node if it sleeps
+ * @path: path
+ *
+ * Called after something was published. Once for each sleep is enough.
+ *
+ * Context: any.
+ */
+void mic_path_ring(struct mic_path *path)
+{
+	u32 need_kick;
+
+	smp_mb();	/* what was published, then the look at need_kick */
+	need_kick = READ_ONCE(path->tx_ch->need_kick);
+	if (!need_kick || need_kick == READ_ONCE(path->rung))
+		return;
+	WRITE_ONCE(path->rung, need_kick);
+	mic_path_ring_always(path);
+}
+
+/**
+ * mic_path_break - the other side wrote nonsense
+ * @path: path; the thread takes it down
+ */
+void mic_path_break(struct mic_path *path)
+{
+	if (!READ_ONCE(path->broken))
+		dev_warn_ratelimited(&path->ivs->pdev->dev,
+				     "node %u writes nonsense\n", path->slot);
+	WRITE_ONCE(path->broken, true);
+	mic_path_wake(path);
+}
+
+/**
+ * mic_path_room - room in a lane, or word when there is some
+ * @path: path
+ * @lane: one of @path's lanes; the caller serialises its writers
+ * @bytes: as for mic_lane_room()
+ *
+ * Return: 1; 0: the thread is going to look for room; -EIO: the path is broken.
+ */
+int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes)
+{
+	int room = mic_lane_room(lane, bytes);
+
+	if (!room) {
+		path->stat[MIC_STAT_NO_ROOM]++;
+		WRITE_ONCE(path->tx_ch->want_room, 1);
+		smp_mb();	/* the wish, then another look */
+		room = mic_lane_room(lane, bytes);
+	}
+	if (room < 0)
+		mic_path_break(path);
+	return room;
+}
+
+static u64 mic_path_word(const struct mic_path *path)
+{
+	return (u64)path->seen << 32 | path->mine;
+}
+
+static void mic_path_publish(struct mic_path *path)
+{
+	/* the emptied lanes before the word */
+	smp_store_release(&path->tx_ch->session, mic_path_word(path));
+	mic_path_ring_always(path);
+}
+
+/* A new session: nobody but the thread writes to the lanes now. */
+static void mic_path_begin(struct mic_path *path)
+{
+	int i;
+
+	for (i = 0; i < MIC_LANES; i++)
+		mic_lane_tx_reset(&path->tx[i]);
+	WRITE_ONCE(path->tx_ch->want_room, 0);
+	path->mine = get_random_u32() ?: 1;
+	path->seen = 0;
+	mic_path_publish(path);
+}
+
+static void mic_path_set_up(struct mic_path *path, bool up)
+{
+	mutex_lock(&path->tx_mutex);
+	spin_lock_bh(&path->net_lock);
+	WRITE_ONCE(path->up, up);
+	spin_unlock_bh(&path->net_lock);
+	mutex_unlock(&path->tx_mutex);
+}
+
+static void mic_path_drop_gids(struct mic_path *path)
+{
+	while (path->ngid)
+		mic_node_del_gid(path->gid_entry[--path->ngid]);
+}
+
+/* The other node's GIDs have changed, or are looked at for the first time. */
+static void mic_path_read_gids(struct mic_path *path)
+{
+	struct mic_gid_entry *entry;
+	struct mic_gid_info *info;
+	int n, i;
+
+	if (READ_ONCE(path->entry->gid_seq) == path->gid_seq)
+		return;
+	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
+	if (!info)
+		return;
+	n = mic_region_read_gids(path->entry, &path->gid_seq, info);
+	if (n >= 0) {
+		mic_path_drop_gids(path);
+		for (i = 0; i < n; i++) {
+			entry = mic_node_add_remote_gid(path->node, &info[i],
+							path->ivs->ndev);
+			if (IS_ERR(entry))
+				break;
+			path->gids[i] = info[i];
+			path->gid_entry[i] = entry;
+			path->ngid = i + 1;
+		}
+	}
+	kfree(info);
+}
+
+static bool mic_path_read_entry(struct mic_path *path)
+{
+	u32 vectors = READ_ONCE(path->entry->vectors);
+
+	path->doorbell = READ_ONCE(path->entry->doorbell) & 0xffff;
+	path->vector = -1;
+	if (vectors && vectors <= MIC_IVS_VECTORS)
+		path->vector = path->ivs->slot % vectors;
+	memcpy(path->mac, path->entry->mac, sizeof(path->mac));
+	return is_valid_ether_addr(path->mac);
+}
+
+static void mic_path_go_up(struct mic_path *path)
+{
+	struct mic_node *node;
+
+	node = mic_node_create(&mic_remote_ops, path);
+	if (IS_ERR(node))
+		return;
+	if (mic_mcast_join_all(node, path->ivs->ndev)) {
+		mic_node_leave(node);
+		return;
+	}
+	path->node = node;
+	path->group_ack = MIC_ACK_OK;
+	path->gid_seq = 1;	/* odd: none that was read */
+	path->up_peer = READ_ONCE(path->peer);
+	path->rung = 0;
+	path->stat[MIC_STAT_UP]++;
+	mic_path_set_up(path, true);
+	mic_path_read_gids(path);
+	dev_info_ratelimited(&path->ivs->pdev->dev, "node %u is there\n",
+			     path->slot);
+}
+
+static void mic_path_go_down(struct mic_path *path)
+{
+	mic_path_set_up(path, false);
+	mic_path_drop_gids(path);
+	mic_mcast_leave_all(path->node);
+	mic_node_leave(path->node);
+	path->node = NULL;
+	mic_remote_fail(path);
+	mic_net_wake(path);
+	path->stat[MIC_STAT_NONSENSE] += path->broken;
+	WRITE_ONCE(path->broken, false);
+	/* an entry that another has now has its channels, too */
+	if (!READ_ONCE(path->ivs->evicted))
+		mic_path_begin(path);
+	dev_info_ratelimited(&path->ivs->pdev->dev, "node %u is gone\n",
+			     path->slot);
+}
+
+/* The other side has a session that was not seen before. */
+static void mic_path_see(struct mic_path *path, u32 session)
+{
+	int i;
+
+	if (!mic_path_read_entry(path))
+		return;
+	for (i = 0; i < MIC_LANES; i++)
+		mic_lane_rx_reset(&path->rx[i]);
+	path->seen = session;
+	mic_path_publish(path);
+}
+
+/* Up or down? Called whenever the thread wakes. */
+static void mic_path_control(struct mic_path *path)
+{
+	/* the word before the lanes */
+	u64 word = smp_load_acquire(&path->rx_ch->session);
+	u32 theirs = lower_32_bits(word), seen = upper_32_bits(word);
+	bool alive = READ_ONCE(path->alive) && !READ_ONCE(path->ivs->evicted);
+
+	path->word = word;
+	if (path->up) {
+		if (alive && !READ_ONCE(path->broken) &&
+		    READ_ONCE(path->peer) == path->up_peer &&
+		    theirs == path->seen) {
+			mic_path_read_gids(path);
+			return;
+		}
+		mic_path_go_down(path);
+	}
+	if (!alive || !theirs)
+		return;
+	/* somebody else may have written there */
+	if (READ_ONCE(path->tx_ch->session) != mic_path_word(path))
+		mic_path_publish(path);
+	if (theirs != path->seen)
+		mic_path_see(path, theirs);
+	if (theirs == path->seen && seen == path->mine)
+		mic_path_go_up(path);
+}
+
+/**
+ * mic_path_look - is the other node alive?
+ * @path: path; called by the tick only
+ */
+void mic_path_look(struct mic_path *path)
+{
+	u32 owner = READ_ONCE(path->entry->owner);
+	/* the beat before what was announced before it */
+	u64 heartbeat = smp_load_acquire(&path->entry->heartbeat);
+
+	if (owner != path->peer) {
+		WRITE_ONCE(path->peer, owner);
+		WRITE_ONCE(path->alive, false);
+		path->heartbeat = heartbeat;
+	} else if (owner && heartbeat != path->heartbeat) {
+		path->heartbeat = heartbeat;
+		path->last = jiffies;
+		WRITE_ONCE(path->alive, true);
+	} else if (time_after(jiffies, path->last +
+			      msecs_to_jiffies(mic_dead_ms))) {
+		WRITE_ONCE(path->alive, false);
+	}
+	mic_path_wake(path);
+}
+
+/* One record. Return: 1, or 0 if there is none or no room for its answer. */
+static int mic_path_receive_one(struct mic_path *path, int id)
+{
+	struct mic_lane_rx *lane = &path->rx[id];
+	struct mic_rec rec;
+	const void *at;
+	int ret;
+
+	ret = mic_lane_peek(lane, &rec, &at);
+	if (ret <= 0)
+		return ret;
+	switch (id) {
+	case MIC_LANE_REQUEST:
+		ret = mic_serve_request(path, &rec, at);
+		path->stalled = !ret;
+		break;
+	case MIC_LANE_RESPONSE:
+		ret = mic_remote_response(path, &rec, at);
+		break;
+	default:
+		mic_net_receive(path, &rec, at);
+		break;
+	}
+	if (ret > 0)
+		mic_lane_advance(lane, rec.size);
+	return ret;
+}
+
+/* What has arrived, lane by lane. Return: whether there was anything. */
+static bool mic_path_receive(struct mic_path *path)
+{
+	static const u8 order[] = {
+		MIC_LANE_RESPONSE, MIC_LANE_REQUEST, MIC_LANE_FRAME,
+	};
+	int i, n, ret, done = 0;
+
+	path->stalled = false;
+	for (i = 0; i < ARRAY_SIZE(order); i++) {
+		for (n = 0; n < MIC_PATH_BATCH; n++) {
+			ret = mic_path_receive_one(path, order[i]);
+			if (ret < 0)
+				mic_path_break(path);
+			if (ret <= 0)
+				break;
+			done++;
+		}
+	}
+	if (!done)
+		return false;
+	smp_mb();	/* the room given, then the look whether it is wanted */
+	if (READ_ONCE(path->rx_ch->want_room))
+		mic_path_ring_always(path);
+	return true;
+}
+
+/* Was room wanted, and is there some? */
+static void mic_path_look_for_room(struct mic_path *path)
+{
+	if (READ_ONCE(path->tx_ch->want_room)) {
+		WRITE_ONCE(path->tx_ch->want_room, 0);
+		smp_mb();	/* who finds none after this sets it again */
+		mic_remote_room(path);
+	}
+	mic_net_room(path);
+}
+
+static bool mic_path_has_news(struct mic_path *path)
+{
+	int i;
+
+	if (READ_ONCE(path->rx_ch->session) != path->word)
+		return true;
+	if (!path->up)
+		return false;
+	for (i = 0; i < MIC_LANES; i++)
+		if (mic_lane_pending(&path->rx[i]) &&
+		    (i != MIC_LANE_REQUEST || !path->stalled))
+			return true;
+	return READ_ONCE(path->broken);
+}
+
+/* Polling: the longer nothing happens, the longer the pause. */
+static void mic_path_pause(struct mic_path *path)
+{
+	u32 us = min_t(u32, 10U << min(path->idle, 7U), 1000);
+
+	path->idle++;
+	usleep_range(us, 2 * us);
+}
+
+/* Until the other node, the tick or a local thread has something to say. */
+static void mic_path_sleep(struct mic_path *path)
+{
+	if (!path->ivs->vectors && READ_ONCE(path->alive)) {
+		mic_path_pause(path);
+		return;
+	}
+	set_current_state(TASK_IDLE);
+	if (!++path->sleeps)
+		path->sleeps = 1;
+	WRITE_ONCE(path->rx_ch->need_kick, path->sleeps);
+	smp_mb();	/* need_kick, then the last look */
+	if (!kthread_should_stop() && !mic_path_has_news(path)) {
+		path->stat[MIC_STAT_SLEEP]++;
+		schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+	WRITE_ONCE(path->rx_ch->need_kick, 0);
+}
+
+static int mic_path_thread(void *arg)
+{
+	struct mic_path *path = arg;
+
+	mic_path_begin(path);
+	while (!kthread_should_stop()) {
+		mic_path_control(path);
+		if (path->up) {
+			mic_path_look_for_room(path);
+			mic_remote_expire(path);
+			if (mic_path_receive(path)) {
+				path->idle = 0;
+				cond_resched();
+				continue;
+			}
+		}
+		mic_path_sleep(path);
+	}
+	if (path->up)
+		mic_path_go_down(path);
+	return 0;
+}
+
+static void mic_path_init_lanes(struct mic_path *path)
+{
+	struct mic_ivs *ivs = path->ivs;
+	const struct mic_geometry *geo = &ivs->geo;
+	u32 tx = ivs->slot * geo->nodes + path->slot;
+	u32 rx = path->slot * geo->nodes + ivs->slot;
+	struct mic_region_channel *ch = ivs->mem + geo->channels;
+	int i;
+
+	path->tx_ch = ch + tx;
+	path->rx_ch = ch + rx;
+	for (i = 0; i < MIC_LANES; i++) {
+		path->tx[i] = (struct mic_lane_tx) {
+			.base = ivs->mem + geo->lanes +
+				((u64)tx * MIC_LANES + i) * geo->lane_size,
+			.size = geo->lane_size,
+			.prod = &path->tx_ch->prod[i],
+			.cons = &path->tx_ch->cons[i],
+		};
+		path->rx[i] = (struct mic_lane_rx) {
+			.base = ivs->mem + geo->lanes +
+				((u64)rx * MIC_LANES + i) * geo->lane_size,
+			.size = geo->lane_size,
+			.prod = &path->rx_ch->prod[i],
+			.cons = &path->rx_ch->cons[i],
+		};
+	}
+}
+
+/**
+ * mic_path_create - a path to a node
+ * @ivs: region
+ * @slot: the node's entry, whether it is taken or not
+ *
+ * Return: the path, or an ERR_PTR.
+ */
+struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
+{
+	struct task_struct *task;
+	struct mic_path *path;
+
+	path = kvzalloc(sizeof(*path), GFP_KERNEL);
+	if (!path)
+		return ERR_PTR(-ENOMEM);
+	path->ivs = ivs;
+	path->slot = slot;
+	path->entry = mic_region_node(ivs, slot);
+	path->vector = -1;
+	path->last = jiffies;
+	mutex_init(&path->tx_mutex);
+	spin_lock_init(&path->net_lock);
+	spin_lock_init(&path->lock);
+	INIT_LIST_HEAD(&path->waiters);
+	init_waitqueue_head(&path->copied);
+	init_completion(&path->pong);
+	mic_path_init_lanes(path);
+
+	task = kthread_create(mic_path_thread, path, "mic_path%u/%u",
+			      ivs->slot, slot);
+	if (IS_ERR(task)) {
+		kvfree(path);
+		return ERR_CAST(task);
+	}
+	path->task = task;
+	return path;
+}
+
+/**
+ * mic_path_destroy - the end of a path
+ * @path: path that nobody else can find any more
+ */
+void mic_path_destroy(struct mic_path *path)
+{
+	kthread_stop(path->task);
+	kvfree(path);
+}

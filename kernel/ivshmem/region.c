@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The region's header, which the first node writes and every other one checks,
+ * and the node table, in which each node has an entry.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/log2.h>
+#include <linux/module.h>
+#include <linux/random.h>
+
+#include "ivs.h"
+
+static uint mic_nodes = 8;
+module_param_named(nodes, mic_nodes, uint, 0444);
+MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
+
+uint mic_dead_ms = 5000;
+module_param_named(dead_ms, mic_dead_ms, uint, 0644);
+MODULE_PARM_DESC(dead_ms, "Milliseconds without a heartbeat until a node is lost");
+
+#define MIC_FORMAT_MS	2000	/* after that who formats is taken for dead */
+
+static u32 mic_random_id(void)
+{
+	return get_random_u32() ?: 1;
+}
+
+/* Where things are follows from the number of nodes and the lanes' size. */
+static void mic_geometry_fill(struct mic_geometry *geo, u32 nodes,
+			      u32 lane_size)
+{
+	geo->nodes = nodes;
+	geo->lane_size = lane_size;
+	geo->table = MIC_REGION_HDR;
+	geo->channels = ALIGN(geo->table +
+			      nodes * sizeof(struct mic_region_node), 4096);
+	geo->lanes = ALIGN(geo->channels + nodes * nodes *
+			   sizeof(struct mic_region_channel), 4096);
+	geo->slices = geo->lanes + (u64)nodes * nodes * MIC_LANES * lane_size;
+}
+
+/* Half of the region for lanes, the rest for device memory. */
+static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
+{
+	u32 nodes = clamp_t(u32, mic_nodes, 2, MIC_REGION_NODES);
+	u64 lane = 0;
+
+	for (; nodes >= 2; nodes--) {
+		lane = div_u64(size / 2, nodes * nodes * MIC_LANES);
+		if (lane >= MIC_LANE_MIN)
+			break;
+	}
+	if (nodes < 2)
+		return -ENOSPC;
+	lane = min_t(u64, rounddown_pow_of_two(lane), MIC_LANE_MAX);
+	mic_geometry_fill(geo, nodes, lane);
+	geo->slice_size = round_down(div_u64(size - geo->slices, nodes), 4096);
+	return 0;
+}
+
+static void mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr)
+{
+	const struct mic_geometry *geo = &ivs->geo;
+
+	memset(ivs->mem + geo->table, 0, geo->lanes - geo->table);
+	hdr->version = MIC_REGION_VERSION;
+	hdr->nodes = geo->nodes;
+	hdr->size = ivs->mem_size;
+	hdr->lane_size = geo->lane_size;
+	hdr->id = mic_random_id();
+	hdr->table = geo->table;
+	hdr->channels = geo->channels;
+	hdr->lanes = geo->lanes;
+	hdr->slices = geo->slices;
+	hdr->slice_size = geo->slice_size;
+	/* everything before the magic */
+	smp_store_release(&hdr->magic, MIC_REGION_MAGIC);
+}
+
+static int mic_region_check(struct mic_ivs *ivs,
+			    const struct mic_region_hdr *shared)
+{
+	struct device *dev = &ivs->pdev->dev;
+	struct mic_geometry *geo = &ivs->geo;
+	struct mic_region_hdr hdr;
+
+	memcpy(&hdr, shared, sizeof(hdr));
+	barrier();
+	if (hdr.version != MIC_REGION_VERSION) {
+		dev_err(dev, "the region is of version %u, this is %u\n",
+			hdr.version, MIC_REGION_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	if (hdr.size > ivs->mem_size) {
+		dev_err(dev, "the region has %llu bytes, the device %llu\n",
+			hdr.size, ivs->mem_size);
+		return -EOVERFLOW;
+	}
+	if (hdr.nodes < 2 || hdr.nodes > MIC_REGION_NODES ||
+	    hdr.lane_size < MIC_LANE_MIN || hdr.lane_size > MIC_LANE_MAX ||
+	    !is_power_of_2(hdr.lane_size))
+		goto nonsense;
+	mic_geometry_fill(geo, hdr.nodes, hdr.lane_size);
+	geo->slice_size = hdr.slice_size;
+	if (hdr.table != geo->table || hdr.channels != geo->channels ||
+	    hdr.lanes != geo->lanes || hdr.slices != geo->slices ||
+	    hdr.slices > hdr.size || !IS_ALIGNED(hdr.slice_size, 4096) ||
+	    hdr.slice_size > div_u64(hdr.size - hdr.slices, hdr.nodes))
+		goto nonsense;
+	return 0;
+
+nonsense:
+	dev_err(dev, "the region's header makes no sense\n");
+	return -EPROTO;
+}
+
+/* Nothing is in the header but perhaps the lock. */
+static bool mic_region_is_blank(const struct mic_region_hdr *hdr)
+{
+	return !memchr_inv(hdr, 0, offsetof(struct mic_region_hdr, lock)) &&
+	       !memchr_inv(hdr + 1, 0, MIC_REGION_HDR - sizeof(*hdr));
+}
+
+/* Take the lock, from a node that died with it if need be. */
+static bool mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
+			    unsigned long *since)
+{
+	u32 now = READ_ONCE(hdr->lock);
+
+	if (now != *holder) {
+		*holder = now;
+		*since = jiffies;
+	}
+	if (now && time_before(jiffies,
+			       *since + msecs_to_jiffies(MIC_FORMAT_MS)))
+		return false;
+	return cmpxchg(&hdr->lock, now, mic_random_id()) == now;
+}
+
+/**
+ * mic_region_attach - have a region with a header that makes sense
+ * @ivs: device; @mem and @mem_size are set
+ *
+ * Formats a blank region, unless another node is at it.
+ *
+ * Context: process context, sleeps.
+ * Return: 0 or an error.
+ */
+int mic_region_attach(struct mic_ivs *ivs)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(4 * MIC_FORMAT_MS);
+	struct mic_region_hdr *hdr = ivs->mem;
+	unsigned long since = jiffies;
+	u32 holder = 0;
+	int err;
+
+	do {
+		/* the magic before everything else */
+		if (smp_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
+			return mic_region_check(ivs, hdr);
+		if (!READ_ONCE(hdr->lock) && !mic_region_is_blank(hdr) &&
+		    READ_ONCE(hdr->magic) != MIC_REGION_MAGIC)
+			break;
+		if (!mic_region_lock(hdr, &holder, &since)) {
+			msleep(20);
+			continue;
+		}
+		if (READ_ONCE(hdr->magic) == MIC_REGION_MAGIC) {
+			WRITE_ONCE(hdr->lock, 0);
+			continue;
+		}
+		err = mic_geometry_choose(&ivs->geo, ivs->mem_size);
+		if (err) {
+			dev_err(&ivs->pdev->dev, "the region is too small\n");
+			WRITE_ONCE(hdr->lock, 0);
+			return err;
+		}
+		mic_region_format(ivs, hdr);
+		WRITE_ONCE(hdr->lock, 0);
+		dev_info(&ivs->pdev->dev, "formatted the region for %u nodes\n",
+			 ivs->geo.nodes);
+		return 0;
+	} while (time_before(jiffies, end));
+
+	dev_err(&ivs->pdev->dev, "the region is in use by something else\n");
+	return -EBUSY;
+}
+
+static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, slot);
+
+	if (cmpxchg(&entry->owner, from, ivs->owner) != from)
+		return false;
+	ivs->slot = slot;
+	entry->generation++;
+	entry->gid_seq = 0;
+	entry->ngid = 0;
+	return true;
+}
+
+static bool mic_region_take_free(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (mic_region_take(ivs, i, 0))
+			return true;
+	return false;
+}
+
+/* No entry is free; take that of a node whose heart does not beat. */
+static bool mic_region_take_dead(struct mic_ivs *ivs)
+{
+	u64 heartbeat[MIC_REGION_NODES];
+	u32 owner[MIC_REGION_NODES];
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++) {
+		owner[i] = READ_ONCE(mic_region_node(ivs, i)->owner);
+		heartbeat[i] = READ_ONCE(mic_region_node(ivs, i)->heartbeat);
+	}
+	msleep(mic_dead_ms);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (READ_ONCE(mic_region_node(ivs, i)->heartbeat) ==
+			    heartbeat[i] && mic_region_take(ivs, i, owner[i]))
+			return true;
+	return false;
+}
+
+/**
+ * mic_region_join - get an entry in the node table
+ * @ivs: device with a region
+ *
+ * The node counts as alive only when mic_region_beat() is called.
+ *
+ * Context: process context, sleeps.
+ * Return: 0, or -ENOSPC: all entries have living owners.
+ */
+int mic_region_join(struct mic_ivs *ivs)
+{
+	ivs->owner = mic_random_id();
+	if (mic_region_take_free(ivs) || mic_region_take_dead(ivs))
+		return 0;
+	dev_err(&ivs->pdev->dev, "the region has room for %u nodes only\n",
+		ivs->geo.nodes);
+	return -ENOSPC;
+}
+
+/**
+ * mic_region_announce - say how this node is reached
+ * @ivs: device that has joined
+ *
+ * Now and then again: somebody else may have written there.
+ */
+void mic_region_announce(struct mic_ivs *ivs)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+
+	memcpy(entry->mac, ivs->ndev->dev_addr, ETH_ALEN);
+	WRITE_ONCE(entry->doorbell, ivs->doorbell);
+	WRITE_ONCE(entry->vectors, ivs->vectors);
+}
+
+/**
+ * mic_region_leave - give the entry up
+ * @ivs: device that has joined
+ */
+void mic_region_leave(struct mic_ivs *ivs)
+{
+	cmpxchg(&mic_region_node(ivs, ivs->slot)->owner, ivs->owner, 0);
+}
+
+/**
+ * mic_region_beat - say that this node is alive
+ * @ivs: device that has joined
+ *
+ * Return: false if the entry has another owner now.
+ */
+bool mic_region_beat(struct mic_ivs *ivs)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+
+	if (READ_ONCE(entry->owner) != ivs->owner)
+		return false;
+	/* what was announced before the first beat */
+	smp_store_release(&entry->heartbeat, entry->heartbeat + 1);
+	return true;
+}
+
+/**
+ * mic_region_publish_gids - tell others the GIDs of this node's devices
+ * @ivs: device that has joined
+ *
+ * Context: process context.
+ */
+void mic_region_publish_gids(struct mic_ivs *ivs)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+	struct mic_gid_info *info;
+	u32 seq;
+	int n, i;
+
+	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
+	if (!info)
+		return;
+	n = mic_fabric_gids_on(ivs->ndev, info, MIC_REGION_GIDS);
+	seq = READ_ONCE(entry->gid_seq) & ~1U;
+	WRITE_ONCE(entry->gid_seq, seq + 1);
+	smp_wmb();	/* odd before the change */
+	for (i = 0; i < n; i++) {
+		memcpy(entry->gid[i].gid, info[i].gid.raw, sizeof(info->gid));
+		memcpy(entry->gid[i].mac, info[i].mac, sizeof(info->mac));
+	}
+	WRITE_ONCE(entry->ngid, n);
+	/* the change before even */
+	smp_store_release(&entry->gid_seq, seq + 2);
+	kfree(info);
+}
+
+/**
+ * mic_region_read_gids - read another node's GIDs
+ * @entry: its entry
+ * @seq: in: of the GIDs that are known; out: of those read
+ * @info: out: room for MIC_REGION_GIDS
+ *
+ * Return: how many, or -EAGAIN if there is nothing new, or not yet.
+ */
+int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
+			 struct mic_gid_info *info)
+{
+	/* even before the GIDs */
+	u32 before = smp_load_acquire(&entry->gid_seq);
+	int n, i;
+
+	if (before & 1 || before == *seq)
+		return -EAGAIN;
+	n = min_t(u32, READ_ONCE(entry->ngid), MIC_REGION_GIDS);
+	for (i = 0; i < n; i++) {
+		memcpy(info[i].gid.raw, entry->gid[i].gid, sizeof(info->gid));
+		memcpy(info[i].mac, entry->gid[i].mac, sizeof(info->mac));
+	}
+	smp_rmb();	/* the GIDs before the second look */
+	if (READ_ONCE(entry->gid_seq) != before)
+		return -EAGAIN;
+	*seq = before;
+	return n;
+}
