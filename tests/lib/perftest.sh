@@ -1,10 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # Programs with a server and a client, between the two devices. After
-# lib/tap.sh.
+# lib/tap.sh. Among several nodes the server is on node 1.
 
 SERVER_ADDRESS=${MIC_TEST_SERVER:-10.77.0.2}
 CLIENT_ADDRESS=${MIC_TEST_CLIENT:-10.77.0.1}
+server_side=()
+# shellcheck source=tests/lib/machines.sh
+[ "${MIC_NODES:-1}" -eq 1 ] || . "${BASH_SOURCE[0]%/*}/machines.sh"
 
 # gid_index DEVICE: the index of its IPv4 address's RoCE v2 GID.
 gid_index() {
@@ -22,11 +25,11 @@ gid_index() {
 }
 
 listening_tcp() {
-	ss -Hltn "sport = :$1" | grep -q .
+	"${server_side[@]}" ss -Hltn "sport = :$1" | grep -q .
 }
 
 listening_cm() {
-	rdma resource show cm_id | grep -q 'state LISTEN'
+	"${server_side[@]}" rdma resource show cm_id | grep -q 'state LISTEN'
 }
 
 # run_pair WAIT SERVER-COMMAND -- CLIENT-COMMAND: both must end well and in
@@ -41,7 +44,8 @@ run_pair() {
 		shift
 	done
 	shift
-	timeout $((60 * SLOW)) "${command[@]}" >"$SCRATCH/server" 2>&1 &
+	"${server_side[@]}" timeout $((60 * SLOW)) "${command[@]}" \
+		>"$SCRATCH/server" 2>&1 &
 	server=$!
 	# shellcheck disable=SC2086 # A command with arguments.
 	wait_until 20 $wait || note "the server does not listen"
@@ -82,4 +86,5 @@ perftest() {
 }
 
 device_gid=$(gid_index "$DEVICE")
-peer_gid=$(gid_index "$PEER")
+peer_gid=$("${server_side[@]}" bash -c \
+	"$(declare -f gid_index); gid_index $PEER")

@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# For tests with "# vm: --nodes 2", from lib/perftest.sh: which devices and
+# addresses there are, and where its servers run.
+
+DEVICE=mic0
+PEER=mic0
+SERVER_ADDRESS=10.80.0.2
+CLIENT_ADDRESS=10.80.0.1
+SERVER_ADDRESS6=fd80::2
+server_side=(./run on 1)
+
+# meet: until the two nodes see each other.
+meet() {
+	wait_until 60 ping -c 1 -W 1 "$SERVER_ADDRESS"
+}
+
+# counter NAME: of micnet0, as ethtool -S shows it.
+counter() {
+	ethtool -S micnet0 | awk -v name="$1:" '$1 == name { print $2 }'
+}
