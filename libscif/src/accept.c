@@ -151,6 +151,7 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 		errno = err == EINTR ? EINTR : ECONNABORTED;
 	} else {
 		ep->connect_untold = false;
+		scif_refresh(ep, epd);
 	}
 	free(pending);
 	scif_put(ep);

@@ -67,7 +67,14 @@ void scif_connect_done(struct scif_endpoint *ep, int error)
 						    SCIF_CONNECTED))
 		return;
 	atomic_fetch_sub(&scif_process.connecting, 1);
-	scif_refresh(ep, -1);
+	if (error) {
+		scif_link_break(&ep->link);
+		scif_refresh(ep, -1);
+	} else {
+		/* That waits for completions, which is not for this thread. */
+		atomic_store(&ep->dirty, true);
+		scif_process_kick();
+	}
 }
 
 void scif_connect_tick(struct scif_endpoint *ep)
@@ -321,6 +328,8 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 	pthread_mutex_lock(&ep->lock);
 	err = result(ep, epd);
 	pthread_mutex_unlock(&ep->lock);
+	if (!err)
+		scif_refresh(ep, epd);
 	return err == EBADF ? EINTR : err;
 }
 

@@ -152,10 +152,10 @@ struct scif_endpoint {
 struct scif_process {
 	pthread_mutex_t lock;
 	int epoll;
-	int kick; /* an eventfd for the thread */
+	int epoll_cm; /* for connections and descriptors */
+	int kick;     /* an eventfd for the progress thread */
 	struct rdma_event_channel *cm;
 	struct scif_device *devices;
-	pthread_t thread;
 	bool running;
 	bool forked;	/* the child of a process that used the library */
 	atomic_int hot; /* endpoints that need the short tick */

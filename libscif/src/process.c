@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * What a process has once: the devices in use, and a thread that handles
- * connection events and control messages, and keeps descriptors up to date.
+ * What a process has once: the devices in use, and two threads. One handles
+ * control messages and keeps descriptors up to date; it waits for completions.
+ * The other handles connections and descriptors that come and go, and never
+ * waits for a completion: when a peer is gone, it ends the waits of all others.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,19 +25,21 @@ enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
 struct scif_process scif_process = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.epoll = -1,
+	.epoll_cm = -1,
 	.kick = -1,
 };
 
-static int watch(int fd, uint32_t events, uint64_t data)
+static int watch(int epoll, int fd, uint32_t events, uint64_t data)
 {
 	struct epoll_event event = { .events = events, .data.u64 = data };
 
-	return epoll_ctl(scif_process.epoll, EPOLL_CTL_ADD, fd, &event);
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 int scif_watch_endpoint(struct scif_endpoint *ep)
 {
-	return watch(ep->steer.fd, EPOLLET, ep->inode << 3 | EVENT_ENDPOINT);
+	return watch(scif_process.epoll_cm, ep->steer.fd, EPOLLET,
+		     ep->inode << 3 | EVENT_ENDPOINT);
 }
 
 static int set_nonblocking(int fd)
@@ -70,7 +74,8 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 	if (!dev->channel)
 		goto fail_pd;
 	set_nonblocking(dev->channel->fd);
-	if (watch(dev->channel->fd, EPOLLIN, (uintptr_t)dev | EVENT_DEVICE))
+	if (watch(scif_process.epoll, dev->channel->fd, EPOLLIN,
+		  (uintptr_t)dev | EVENT_DEVICE))
 		goto fail_channel;
 	dev->next = scif_process.devices;
 	scif_process.devices = dev;
@@ -228,17 +233,33 @@ static void *progress(void *unused)
 	return NULL;
 }
 
-static int start_thread(void)
+static void *connections(void *unused)
+{
+	struct epoll_event event;
+
+	(void)unused;
+	for (;;)
+		if (epoll_wait(scif_process.epoll_cm, &event, 1, -1) == 1)
+			handle(&event);
+	return NULL;
+}
+
+static int start_threads(void)
 {
 	sigset_t all, old;
+	pthread_t thread;
 	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&scif_process.thread, NULL, progress, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = pthread_create(&thread, NULL, progress, NULL);
+	if (!err) {
+		pthread_detach(thread);
+		err = pthread_create(&thread, NULL, connections, NULL);
+	}
 	if (!err)
-		pthread_detach(scif_process.thread);
+		pthread_detach(thread);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
 }
 
@@ -259,6 +280,7 @@ static void forget(void)
 	scif_process.devices = NULL;
 	if (scif_process.running) {
 		close(scif_process.epoll);
+		close(scif_process.epoll_cm);
 		close(scif_process.kick);
 		close(scif_process.cm->fd);
 	}
@@ -280,16 +302,19 @@ static int start(void)
 	if (!scif_process.cm)
 		return ENODEV;
 	scif_process.epoll = epoll_create1(EPOLL_CLOEXEC);
+	scif_process.epoll_cm = epoll_create1(EPOLL_CLOEXEC);
 	scif_process.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	set_nonblocking(scif_process.cm->fd);
 	fcntl(scif_process.cm->fd, F_SETFD, FD_CLOEXEC);
-	if (scif_process.epoll < 0 || scif_process.kick < 0 ||
-	    watch(scif_process.kick, EPOLLIN, EVENT_KICK) ||
-	    watch(scif_process.cm->fd, EPOLLIN, EVENT_CM)) {
+	if (scif_process.epoll < 0 || scif_process.epoll_cm < 0 ||
+	    scif_process.kick < 0 ||
+	    watch(scif_process.epoll, scif_process.kick, EPOLLIN, EVENT_KICK) ||
+	    watch(scif_process.epoll_cm, scif_process.cm->fd, EPOLLIN,
+		  EVENT_CM)) {
 		err = errno;
 		goto fail;
 	}
-	err = start_thread();
+	err = start_threads();
 	if (err)
 		goto fail;
 	if (!registered)
@@ -301,6 +326,8 @@ static int start(void)
 fail:
 	if (scif_process.epoll >= 0)
 		close(scif_process.epoll);
+	if (scif_process.epoll_cm >= 0)
+		close(scif_process.epoll_cm);
 	if (scif_process.kick >= 0)
 		close(scif_process.kick);
 	rdma_destroy_event_channel(scif_process.cm);

@@ -146,7 +146,7 @@ static void peer_main(int socket)
 /* All at once, before this process uses the library: a child could not. */
 static void fork_peers(void)
 {
-	int sockets[2], room = 4 * sizeof(struct peer_call), i;
+	int sockets[2], room = 4 * sizeof(struct peer_call), i, j;
 
 	fflush(stdout);
 	for (i = 0; i < PEERS; i++) {
@@ -162,9 +162,9 @@ static void fork_peers(void)
 			bail("fork: %s", strerror(errno));
 		if (!peers[i].pid) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			for (; i >= 0; i--)
-				close(i == 0 ? sockets[0] :
-					       peers[i - 1].socket);
+			close(sockets[0]);
+			for (j = 0; j < i; j++)
+				close(peers[j].socket);
 			peer_main(sockets[1]);
 		}
 		close(sockets[1]);
