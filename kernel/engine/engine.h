@@ -124,7 +124,7 @@ int mic_sges_init(struct mic_sges *sges, u32 max);
 void mic_sges_destroy(struct mic_sges *sges);
 enum ib_wc_status mic_sges_resolve(struct mic_sges *sges, struct mic_dev *dev,
 				   const struct ib_pd *pd, int access,
-				   u64 bytes);
+				   u64 bytes, u64 from, u64 to);
 void mic_sges_release(struct mic_sges *sges);
 u64 mic_sges_bytes(const struct mic_sges *sges);
 

@@ -12,6 +12,7 @@
 #include "../verbs/counters.h"
 #include "../verbs/dev.h"
 #include "../verbs/mcast.h"
+#include "../verbs/odp.h"
 #include "../verbs/windows.h"
 #include "engine.h"
 #include "trace.h"
@@ -275,7 +276,8 @@ static enum ib_wc_status mic_req_resolve(struct mic_qp *qp)
 	}
 	return mic_sges_resolve(sges, qp->dev, qp->ibqp->pd,
 				mic_opcode(qp, req->wqe.opcode)->local_access,
-				req->length);
+				req->length, req->done,
+				(u64)req->done + MIC_SEGMENT);
 }
 
 /* The answer to a segment is there. */
@@ -312,6 +314,10 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	enum mic_ack ack;
 
 	status = mic_req_resolve(qp);
+	if (status && req->sges.again) {
+		mic_req_rest(req, MIC_ODP_REST_NS);
+		return;
+	}
 	if (status) {
 		mic_req_fail(qp, status);
 		return;

@@ -10,6 +10,7 @@
 #include "../verbs/dev.h"
 #include "../verbs/mcast.h"
 #include "../verbs/mr.h"
+#include "../verbs/odp.h"
 #include "../verbs/srq.h"
 #include "../verbs/xrc.h"
 #include "engine.h"
@@ -65,6 +66,15 @@ static enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 	return ack;
 }
 
+/* Memory that is not at hand: the sender comes again, or its message is lost. */
+static enum mic_ack mic_resp_again(struct mic_qp *qp, struct mic_op *op)
+{
+	if (mic_qp_is_reliable(qp))
+		mic_count(qp->dev, MIC_CNT_RNR_SENT);
+	op->rnr_timer = MIC_ODP_RNR_TIMER;
+	return MIC_ACK_RNR;
+}
+
 /* Complete the receive of a message that arrived whole. */
 static void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
 				  u8 opcode)
@@ -99,7 +109,8 @@ static enum ib_wc_status mic_resp_scatter(struct mic_qp *qp,
 
 	status = mic_sges_resolve(sges, qp->dev, mic_qp_recv_pd(qp),
 				  IB_ACCESS_LOCAL_WRITE,
-				  (u64)op->length + hdr);
+				  (u64)op->length + hdr, op->seg_off,
+				  (u64)op->seg_off + op->seg_len + hdr);
 	if (status)
 		return status;
 	dst.seg = sges->seg;
@@ -130,6 +141,8 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 		return mic_resp_fail(qp, IB_WC_LOC_LEN_ERR,
 				     MIC_ACK_NAK_INV_REQ);
 	status = mic_resp_scatter(qp, op, hdr);
+	if (status && qp->resp.sges.again)
+		return mic_resp_again(qp, op);
 	if (status)
 		return mic_resp_fail(qp, status, MIC_ACK_NAK_OP);
 	if (!(op->flags & MIC_OP_LAST))
@@ -141,31 +154,50 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 	return MIC_ACK_OK;
 }
 
+/* Memory that a one-sided request names, while it is copied. */
+struct mic_target {
+	struct mic_mkey *mkey;
+	struct mic_seg seg;	/* the whole message's */
+	struct mic_pin *pins;
+};
+
 /**
  * mic_resp_target - find the memory a one-sided request names
  * @qp: queue pair
  * @op: request
  * @access: right the key must give
- * @seg: out: the whole message's memory
+ * @target: out
  *
- * Return: the key with a reference, or NULL.
+ * Return: MIC_ACK_OK, and the caller owes a mic_resp_target_put(), or the
+ * answer.
  */
-static struct mic_mkey *mic_resp_target(struct mic_qp *qp,
-					const struct mic_op *op, int access,
-					struct mic_seg *seg)
+static enum mic_ack mic_resp_target(struct mic_qp *qp, struct mic_op *op,
+				    int access, struct mic_target *target)
 {
-	struct mic_mkey *mkey;
+	struct mic_mkey *mkey = mic_mkey_get_remote(qp->dev, op->rkey);
+	int err = -EACCES;
 
-	mkey = mic_mkey_get_remote(qp->dev, op->rkey);
-	if (!mkey)
-		return NULL;
-	if (mic_mkey_seg(mkey, op->rkey, mic_qp_pd(qp), access, op->raddr,
-			 op->length, seg) ||
-	    (mkey->qp && mkey->qp != qp->qpn)) {
+	target->mkey = mkey;
+	target->pins = NULL;
+	if (mkey && !mic_mkey_seg(mkey, op->rkey, mic_qp_pd(qp), access,
+				  op->raddr, op->length, &target->seg) &&
+	    (!mkey->qp || mkey->qp == qp->qpn))
+		err = mic_odp_pin(mkey, &target->seg, op->seg_off,
+				  op->seg_off + op->seg_len,
+				  access != IB_ACCESS_REMOTE_READ,
+				  &target->pins);
+	if (!err)
+		return MIC_ACK_OK;
+	if (mkey)
 		mic_mkey_put_remote(mkey);
-		return NULL;
-	}
-	return mkey;
+	return err == -EAGAIN ? mic_resp_again(qp, op) :
+				mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+}
+
+static void mic_resp_target_put(struct mic_target *target)
+{
+	mic_odp_unpin(&target->pins);
+	mic_mkey_put_remote(target->mkey);
 }
 
 /* What the QP does not do at all is an invalid request, IBA 9.7.4.1.4. */
@@ -179,17 +211,17 @@ static bool mic_resp_enabled(const struct mic_qp *qp, int access)
 /* A key is not looked at for 0 bytes, IBA 9.7.4.1.5. */
 static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
 {
-	struct mic_seg seg;
-	const struct mic_sgl dst = { .seg = &seg, .nseg = 1 };
-	struct mic_mkey *mkey;
+	struct mic_target target;
+	const struct mic_sgl dst = { .seg = &target.seg, .nseg = 1 };
+	enum mic_ack ack;
 
 	if (!op->length)
 		return MIC_ACK_OK;
-	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_WRITE, &seg);
-	if (!mkey)
-		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+	ack = mic_resp_target(qp, op, IB_ACCESS_REMOTE_WRITE, &target);
+	if (ack)
+		return ack;
 	mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off, op->seg_len);
-	mic_mkey_put_remote(mkey);
+	mic_resp_target_put(&target);
 	return MIC_ACK_OK;
 }
 
@@ -213,19 +245,19 @@ static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
 
 static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
 {
-	struct mic_seg seg;
-	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
-	struct mic_mkey *mkey;
+	struct mic_target target;
+	const struct mic_sgl src = { .seg = &target.seg, .nseg = 1 };
+	enum mic_ack ack;
 
 	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_READ))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
 	if (!op->length)
 		return MIC_ACK_OK;
-	mkey = mic_resp_target(qp, op, IB_ACCESS_REMOTE_READ, &seg);
-	if (!mkey)
-		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
+	ack = mic_resp_target(qp, op, IB_ACCESS_REMOTE_READ, &target);
+	if (ack)
+		return ack;
 	mic_sgl_copy(op->data, op->seg_off, &src, op->seg_off, op->seg_len);
-	mic_mkey_put_remote(mkey);
+	mic_resp_target_put(&target);
 	return MIC_ACK_OK;
 }
 
@@ -233,12 +265,12 @@ static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
 static void *mic_resp_word(const struct mic_op *op, const struct mic_seg *seg)
 {
 	size_t len = sizeof(u64);
-	void *word = mic_window_at(seg->win, seg->off, &len);
+	void *word;
 
-	if (op->length != sizeof(u64) || !IS_ALIGNED(op->raddr, sizeof(u64)) ||
-	    !IS_ALIGNED((uintptr_t)word, sizeof(u64)))
+	if (op->length != sizeof(u64) || !IS_ALIGNED(op->raddr, sizeof(u64)))
 		return NULL;
-	return word;
+	word = mic_window_at(seg->win, seg->off, &len);
+	return IS_ALIGNED((uintptr_t)word, sizeof(u64)) ? word : NULL;
 }
 
 /* The 8 bytes of an atomic write. */
@@ -281,23 +313,22 @@ static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
 {
 	int access = op->code == MIC_OP_ATOMIC_WRITE ?
 			     IB_ACCESS_REMOTE_WRITE : IB_ACCESS_REMOTE_ATOMIC;
-	enum mic_ack ack = MIC_ACK_OK;
-	struct mic_mkey *mkey;
-	struct mic_seg seg;
+	struct mic_target target;
+	enum mic_ack ack;
 	void *word;
 
 	if (!mic_resp_enabled(qp, access) ||
 	    !IS_ALIGNED(op->raddr, sizeof(u64)))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mkey = mic_resp_target(qp, op, access, &seg);
-	if (!mkey)
-		return mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
-	word = mic_resp_word(op, &seg);
+	ack = mic_resp_target(qp, op, access, &target);
+	if (ack)
+		return ack;
+	word = mic_resp_word(op, &target.seg);
 	if (word)
 		mic_resp_atomic_execute(op, word);
 	else
 		ack = mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mic_mkey_put_remote(mkey);
+	mic_resp_target_put(&target);
 	return ack;
 }
 

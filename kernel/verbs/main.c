@@ -22,6 +22,7 @@
 #include "mcast.h"
 #include "mr.h"
 #include "mw.h"
+#include "odp.h"
 #include "pd.h"
 #include "qp.h"
 #include "restrack.h"
@@ -59,6 +60,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.uverbs_abi_ver = MIC_UVERBS_ABI_VERSION,
 
 	.add_gid = mic_add_gid,
+	.advise_mr = mic_advise_mr,
 	.alloc_hw_port_stats = mic_alloc_hw_port_stats,
 	.alloc_mr = mic_alloc_mr,
 	.alloc_mw = mic_alloc_mw,

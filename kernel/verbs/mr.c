@@ -12,6 +12,7 @@
 
 #include "dev.h"
 #include "mr.h"
+#include "odp.h"
 
 /**
  * mic_mr_create - make a region with a key that nobody can find yet
@@ -77,6 +78,7 @@ void mic_mr_destroy(struct mic_mr *mr)
 	mic_mkey_destroy(dev, &mr->mkey);
 	mic_mr_unmap(mr);
 	mic_dmabuf_unmap(mr);
+	mic_odp_release(mr);
 	atomic_dec(&dev->nmr);
 	kfree_rcu(mr, mkey.rcu);
 }
@@ -203,6 +205,8 @@ struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		return ERR_PTR(err);
 	if (cmd.flags & MIC_REG_MR_NULL)
 		return mic_reg_null_mr(ibpd, start, length, iova, access);
+	if (access & IB_ACCESS_ON_DEMAND)
+		return mic_odp_reg_mr(ibpd, start, length, iova, access);
 
 	mr = mic_mr_create(ibpd, MIC_MKEY_USER, access);
 	if (IS_ERR(mr))
@@ -247,6 +251,8 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	int err;
 
 	if (flags & ~IB_MR_REREG_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (flags & IB_MR_REREG_ACCESS && access & IB_ACCESS_ON_DEMAND)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!mr->umem)
 		return ERR_PTR(-EINVAL);

@@ -40,8 +40,10 @@ struct mic_dev;
  * @pd: protection domain
  * @iova: address of the first byte
  * @length: bytes
- * @win: memory
+ * @win: memory; NULL where it has to be pinned for each access
  * @win_off: where @iova is in @win
+ * @mm: pages are looked up at each access in this address space, where @win_off
+ *	is the address of the first byte; NULL if they are pinned
  */
 struct mic_mkey {
 	refcount_t ref;
@@ -62,11 +64,13 @@ struct mic_mkey {
 	u64 length;
 	const struct mic_window *win;
 	u64 win_off;
+	struct mm_struct *mm;
 };
 
 /**
  * enum mic_mkey_kind - what is behind a memory key
  * @MIC_MKEY_USER: region of pinned user memory
+ * @MIC_MKEY_ODP: region of user memory whose pages are looked up each time
  * @MIC_MKEY_FAST: fast registration
  * @MIC_MKEY_DMABUF: region of a dma-buf
  * @MIC_MKEY_DM: region of device memory
@@ -77,6 +81,7 @@ struct mic_mkey {
  */
 enum mic_mkey_kind {
 	MIC_MKEY_USER,
+	MIC_MKEY_ODP,
 	MIC_MKEY_FAST,
 	MIC_MKEY_DMABUF,
 	MIC_MKEY_DM,

@@ -10,6 +10,7 @@
 #include <rdma/ib_mad.h>
 
 #include "dev.h"
+#include "odp.h"
 
 #define MIC_VENDOR_ID		0x1af4	/* that of virtual devices */
 #define MIC_VENDOR_PART_ID	0x6d63
@@ -67,6 +68,7 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				 IB_DEVICE_MEM_MGT_EXTENSIONS;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	mic_odp_caps(attr);
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = NSEC_PER_MSEC;	/* kHz: one tick a nanosecond */
 	return 0;

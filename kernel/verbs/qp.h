@@ -19,6 +19,7 @@
 
 struct mic_dev;
 struct mic_mkey;
+struct mic_pin;
 struct mic_srq;
 struct mic_uctx;
 
@@ -30,6 +31,8 @@ struct mic_uctx;
  * @nseg: elements resolved; a reference to each key is held
  * @seg: the memory behind them
  * @mkey: keys; NULL for inline data
+ * @pins: pages that are in place for this access only
+ * @again: resolving failed because pages were not at hand
  */
 struct mic_sges {
 	u32 max;
@@ -38,6 +41,8 @@ struct mic_sges {
 	u32 nseg;
 	struct mic_seg *seg;
 	struct mic_mkey **mkey;
+	struct mic_pin *pins;
+	bool again;
 };
 
 enum mic_req_flags {

@@ -18,6 +18,7 @@
 
 const char *const mic_mkey_kind_name[MIC_MKEY_KINDS] = {
 	[MIC_MKEY_USER] = "user",
+	[MIC_MKEY_ODP] = "odp",
 	[MIC_MKEY_FAST] = "fast",
 	[MIC_MKEY_DMABUF] = "dmabuf",
 	[MIC_MKEY_DM] = "dm",

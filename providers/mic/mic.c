@@ -85,6 +85,7 @@ static void mic_free_context(struct ibv_context *context)
 }
 
 static const struct verbs_context_ops mic_ops = {
+	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = mic_alloc_dm,
 	.alloc_mw = mic_alloc_mw,
 	.alloc_null_mr = mic_alloc_null_mr,

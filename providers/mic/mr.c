@@ -51,16 +51,13 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	struct verbs_mr *vmr;
 	int ret;
 
-	if (on_demand(access)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
 	vmr = calloc(1, sizeof(*vmr));
 	if (!vmr)
 		return NULL;
 	ret = ibv_cmd_reg_mr(pd, addr, length, iova, access, vmr, &cmd,
 			     sizeof(cmd), &resp, sizeof(resp));
-	if (!ret && !(access & IBV_ACCESS_ZERO_BASED))
+	/* pages that may not be there are not for the direct path */
+	if (!ret && !(access & IBV_ACCESS_ZERO_BASED) && !on_demand(access))
 		mic_keys_add(&to_mctx(pd->context)->keys, vmr->ibv_mr.lkey,
 			     &key);
 	return finish_mr(vmr, ret);
@@ -138,8 +135,10 @@ int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 	bool known;
 	int ret;
 
-	if ((flags & IBV_REREG_MR_CHANGE_ACCESS) && on_demand(access))
-		return EOPNOTSUPP;
+	if ((flags & IBV_REREG_MR_CHANGE_ACCESS) && on_demand(access)) {
+		errno = EOPNOTSUPP; /* the library does not set it here */
+		return errno;
+	}
 	known = mic_keys_take(mr_keys(vmr), lkey, &key);
 	ret = ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 			       access, pd, &cmd, sizeof(cmd), &resp,

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * On-demand paging.
+ *
+ * Such a region is an address space and a range of it. Nothing is pinned while
+ * nothing is copied: each segment of a message looks its pages up, brings in
+ * what is not there, and lets go of them when it is done. So there is nothing
+ * to be told when the owner unmaps or moves them, and a region may be larger
+ * than the memory, up to the whole address space.
+ *
+ * Whose pages they are is somebody else than who copies, with the locks of two
+ * queue pairs held, so nothing here waits for the owner: not for its mmap lock,
+ * nor for a device or a program that has to provide a page. What is not at hand
+ * is asked for, and the access is told to come again: the responder answers RNR,
+ * the requester rests.
+ */
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include <mic/compat.h>
+
+#include "dev.h"
+#include "mr.h"
+#include "odp.h"
+
+#define MIC_ODP_RC_CAPS (IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |	\
+			 IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |	\
+			 IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV)
+
+/* What is brought in at a time when a program asks for it beforehand. */
+#define MIC_ODP_PREFETCH_BYTES	SZ_256K
+
+static struct mic_pin *mic_pin_alloc(u32 npages, bool write)
+{
+	struct mic_pin *pin;
+
+	pin = kvzalloc(struct_size(pin, page, 2UL * npages), GFP_KERNEL);
+	if (!pin)
+		return NULL;
+	pin->write = write;
+	pin->win.block = (void **)&pin->page[npages];
+	pin->win.nblocks = npages;
+	pin->win.shift = PAGE_SHIFT;
+	return pin;
+}
+
+static void mic_pin_free(struct mic_pin *pin)
+{
+	unpin_user_pages_dirty_lock(pin->page, pin->npages, pin->write);
+	kvfree(pin);
+}
+
+/*
+ * FOLL_NOWAIT: starts what has to be read, and does not wait for it. It comes
+ * back without a page then.
+ */
+static int mic_pin_fault_locked(struct mic_pin *pin, struct mm_struct *mm,
+				u64 va)
+{
+	unsigned int flags = FOLL_NOWAIT | (pin->write ? FOLL_WRITE : 0);
+	u32 npages = pin->win.nblocks;
+	long got;
+
+	while (pin->npages < npages) {
+		got = mic_pin_user_pages_remote(mm, va +
+						(u64)pin->npages * PAGE_SIZE,
+						npages - pin->npages, flags,
+						pin->page + pin->npages);
+		if (got < 0)
+			return -EFAULT;
+		if (!got)
+			return -EAGAIN;
+		pin->npages += got;
+	}
+	return 0;
+}
+
+static int mic_pin_fault(struct mic_pin *pin, struct mm_struct *mm, u64 va)
+{
+	int err = -EAGAIN;
+
+	if (!mmget_not_zero(mm))
+		return -EFAULT;
+	if (mmap_read_trylock(mm)) {
+		err = mic_pin_fault_locked(pin, mm, va);
+		mmap_read_unlock(mm);
+	}
+	mmput_async(mm);
+	return err;
+}
+
+/**
+ * mic_odp_pin_pages - mic_odp_pin() for a region that needs it
+ * @mkey: key of the region, held by the caller
+ * @seg: piece, from mic_mkey_seg(); its window is that of the pages afterwards
+ * @from: first byte of the piece that is going to be copied
+ * @to: first byte after
+ * @write: it is going to be written
+ * @pins: list of what mic_odp_unpin() has to let go
+ *
+ * Return: 0, -ENOMEM, -EFAULT or -EAGAIN.
+ */
+int mic_odp_pin_pages(const struct mic_mkey *mkey, struct mic_seg *seg,
+		      u32 from, u32 to, bool write, struct mic_pin **pins)
+{
+	u64 first = (seg->off + from) & PAGE_MASK;
+	u64 last = (seg->off + to - 1) & PAGE_MASK;
+	struct mic_pin *pin;
+	u32 i;
+	int err;
+
+	if (from >= to)
+		return 0;
+	pin = mic_pin_alloc(((last - first) >> PAGE_SHIFT) + 1, write);
+	if (!pin)
+		return -ENOMEM;
+	err = mic_pin_fault(pin, mkey->mm, first);
+	if (err) {
+		mic_pin_free(pin);
+		return err;
+	}
+	for (i = 0; i < pin->npages; i++)
+		pin->win.block[i] = page_address(pin->page[i]);
+	/* wraps for a piece that begins before its pages, and back */
+	seg->off -= first;
+	seg->win = &pin->win;
+	pin->next = *pins;
+	*pins = pin;
+	return 0;
+}
+
+/**
+ * mic_odp_unpin_pages - mic_odp_unpin() for a list that is not empty
+ * @pins: list
+ */
+void mic_odp_unpin_pages(struct mic_pin **pins)
+{
+	struct mic_pin *pin;
+
+	while ((pin = *pins)) {
+		*pins = pin->next;
+		mic_pin_free(pin);
+	}
+}
+
+/**
+ * mic_odp_reg_mr - register a range, or all, of the caller's address space
+ * @ibpd: protection domain
+ * @start: first byte; 0 for all
+ * @length: bytes; U64_MAX for all
+ * @iova: what consumers call the first byte
+ * @access: enum ib_access_flags
+ *
+ * Return: the region, or an ERR_PTR.
+ */
+struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			     u64 iova, int access)
+{
+	struct mic_mr *mr;
+
+	if (!length || start + length < start || iova + length < iova)
+		return ERR_PTR(-EINVAL);
+	mr = mic_mr_create(ibpd, MIC_MKEY_ODP, access);
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	mmgrab(current->mm);
+	mr->mkey.mm = current->mm;
+	mr->mkey.win = NULL;	/* until it is pinned there is none */
+	mr->mkey.win_off = start;
+	mr->mkey.iova = iova;
+	mr->mkey.length = length;
+	mr->ibmr.iova = iova;
+	mr->ibmr.length = length;
+	mr->ibmr.page_size = PAGE_SIZE;
+	mr->mkey.valid = true;
+	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
+	return &mr->ibmr;
+}
+
+/**
+ * mic_odp_release - let go of a region's address space
+ * @mr: region whose key is unknown by now
+ */
+void mic_odp_release(struct mic_mr *mr)
+{
+	if (mr->mkey.mm)
+		mmdrop(mr->mkey.mm);
+	mr->mkey.mm = NULL;
+}
+
+/**
+ * mic_odp_caps - what can be done with such regions
+ * @attr: out
+ */
+void mic_odp_caps(struct ib_device_attr *attr)
+{
+	struct ib_odp_caps *caps = &attr->odp_caps;
+
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = MIC_ODP_RC_CAPS;
+	caps->per_transport_caps.xrc_odp_caps = MIC_ODP_RC_CAPS;
+	caps->per_transport_caps.uc_odp_caps = IB_ODP_SUPPORT_SEND |
+					       IB_ODP_SUPPORT_RECV |
+					       IB_ODP_SUPPORT_WRITE |
+					       IB_ODP_SUPPORT_SRQ_RECV;
+	caps->per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND |
+					       IB_ODP_SUPPORT_RECV |
+					       IB_ODP_SUPPORT_SRQ_RECV;
+}
+
+/* Bring pages in, a few at a time, and let them go again. */
+static int mic_odp_prefetch(const struct mic_mkey *mkey,
+			    const struct mic_seg *range, bool write)
+{
+	u32 from, to;
+	int err = 0;
+
+	for (from = 0; from < range->len && !err; from = to) {
+		struct mic_seg seg = *range;
+		struct mic_pin *pins = NULL;
+
+		to = from + min_t(u32, range->len - from,
+				  MIC_ODP_PREFETCH_BYTES);
+		err = mic_odp_pin(mkey, &seg, from, to, write, &pins);
+		mic_odp_unpin(&pins);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return err;
+}
+
+static int mic_advise_sge(struct ib_pd *ibpd,
+			  enum ib_uverbs_advise_mr_advice advice,
+			  const struct ib_sge *sge)
+{
+	bool write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	struct mic_mkey *mkey;
+	struct mic_seg seg;
+	int err = 0;
+
+	mkey = mic_mkey_get(to_mic_dev(ibpd->device), sge->lkey);
+	if (!mkey)
+		return -ENOENT;
+	if (!mkey->mm || mic_mkey_seg(mkey, sge->lkey, ibpd,
+				      write ? IB_ACCESS_LOCAL_WRITE : 0,
+				      sge->addr, sge->length, &seg))
+		err = -EINVAL;
+	else if (advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		err = mic_odp_prefetch(mkey, &seg, write);
+	mic_mkey_put(mkey);
+	return err;
+}
+
+/* Until the pages are there; the key is free to go in between. */
+static int mic_advise_sge_flush(struct ib_pd *ibpd,
+				enum ib_uverbs_advise_mr_advice advice,
+				const struct ib_sge *sge)
+{
+	int err;
+
+	while ((err = mic_advise_sge(ibpd, advice, sge)) == -EAGAIN) {
+		if (msleep_interruptible(1))
+			return -EINTR;
+	}
+	return err;
+}
+
+/* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH it need not succeed. */
+int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
+		  u32 flags, struct ib_sge *sg_list, u32 num_sge,
+		  struct uverbs_attr_bundle *attrs)
+{
+	int err = 0;
+	u32 i;
+
+	switch (advice) {
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE:
+	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	for (i = 0; i < num_sge && !err; i++) {
+		if (flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH)
+			err = mic_advise_sge_flush(ibpd, advice, &sg_list[i]);
+		else
+			err = mic_advise_sge(ibpd, advice, &sg_list[i]);
+		/* then it is only advice */
+		if ((err == -EFAULT || err == -EAGAIN) &&
+		    !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH))
+			err = 0;
+	}
+	return err;
+}
