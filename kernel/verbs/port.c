@@ -48,7 +48,11 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_qp_rd_atom = MIC_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = MIC_MAX_RD_ATOM;
 	attr->max_res_rd_atom = MIC_MAX_RD_ATOM * MIC_MAX_QP;
-	attr->atomic_cap = IB_ATOMIC_GLOB;
+	/*
+	 * More is true, they are the CPU's own instructions; but consumers take
+	 * IB_ATOMIC_GLOB for none, so libmic says it by pci_atomic_caps.
+	 */
+	attr->atomic_cap = IB_ATOMIC_HCA;
 	attr->max_mcast_grp = MIC_MAX_MCAST_GROUPS;
 	attr->max_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;
 	attr->max_total_mcast_qp_attach = MIC_MAX_MCAST_ATTACH;

@@ -20,6 +20,19 @@ static_assert(sizeof(struct get_context_resp) ==
 			      sizeof(struct mic_alloc_ucontext_resp),
 	      "the driver's part follows directly");
 
+/* Atomics hold against everything that accesses the memory, 8 bytes of it. */
+static void mic_set_pci_atomic_caps(struct ibv_device_attr_ex *attr,
+				    size_t attr_size)
+{
+	struct ibv_pci_atomic_caps *caps = &attr->pci_atomic_caps;
+
+	if (attr_size < offsetof(struct ibv_device_attr_ex, pci_atomic_caps) +
+				sizeof(*caps))
+		return;
+	caps->fetch_add = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+	caps->compare_swap = IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
+}
+
 static int mic_query_device_ex(struct ibv_context *context,
 			       const struct ibv_query_device_ex_input *input,
 			       struct ibv_device_attr_ex *attr,
@@ -39,6 +52,7 @@ static int mic_query_device_ex(struct ibv_context *context,
 		 "%u.%u.%u", (unsigned int)(version >> 32) & 0xffff,
 		 (unsigned int)(version >> 16) & 0xffff,
 		 (unsigned int)version & 0xffff);
+	mic_set_pci_atomic_caps(attr, attr_size);
 	return 0;
 }
 
