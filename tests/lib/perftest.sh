@@ -32,6 +32,9 @@ listening_cm() {
 	"${server_side[@]}" rdma resource show cm_id | grep -q 'state LISTEN'
 }
 
+# Seconds until a program hangs.
+PAIR_LIMIT=${PAIR_LIMIT:-60}
+
 # run_pair WAIT SERVER-COMMAND -- CLIENT-COMMAND: both must end well and in
 # time. WAIT is a command that tells when the server is ready. Their output
 # is in $SCRATCH/server and $SCRATCH/client.
@@ -44,18 +47,20 @@ run_pair() {
 		shift
 	done
 	shift
-	"${server_side[@]}" timeout $((60 * SLOW)) "${command[@]}" \
+	"${server_side[@]}" timeout --kill-after=5 $((PAIR_LIMIT * SLOW)) \
+		"${command[@]}" \
 		>"$SCRATCH/server" 2>&1 &
 	server=$!
 	# shellcheck disable=SC2086 # A command with arguments.
 	wait_until 20 $wait || note "the server does not listen"
-	timeout $((60 * SLOW)) "$@" >"$SCRATCH/client" 2>&1 || {
-		status=1
+	timeout --kill-after=5 $((PAIR_LIMIT * SLOW)) "$@" \
+		>"$SCRATCH/client" 2>&1 || {
 		echo "the client ends with $?: $*"
+		status=1
 	}
 	wait "$server" || {
-		status=1
 		echo "the server ends with $?: ${command[*]}"
+		status=1
 	}
 	[ "$status" -eq 0 ] || {
 		note_file "$SCRATCH/client"
