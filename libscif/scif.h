@@ -357,20 +357,22 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
 
 /**
  * scif_mmap - map windows of the peer
- * @addr: where, with SCIF_MAP_FIXED; otherwise a hint, or NULL
+ * @addr: not used: the library chooses
  * @len: bytes, a multiple of the page size
  * @prot: SCIF_PROT_READ, SCIF_PROT_WRITE, or both
- * @flags: SCIF_MAP_FIXED
+ * @flags: 0; SCIF_MAP_FIXED is not supported
  * @epd: connected endpoint
  * @offset: in the peer's registered address space, page-aligned
  *
- * The mapping is shared with the peer, is not inherited by fork(), and lives
- * until scif_munmap(), whatever becomes of the endpoints.
+ * The range must lie in one window. The mapping is shared with the peer, is not
+ * inherited by fork(), and lives until scif_munmap(), whatever becomes of the
+ * endpoints. When the peer's process is gone, it stays, and reaches nobody.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
- * Errors: EINVAL (unaligned, @len 0), ENXIO (not all of it is in windows), EACCES
- * (against a window's protection), EOPNOTSUPP (the device cannot do it: only
- * mic devices can), ENOMEM, ENOTCONN, ECONNRESET.
+ * Errors: EINVAL (unaligned, @len 0, @prot 0), ENXIO (not all of it is in
+ * windows), EACCES (against a window's protection, or the window cannot be
+ * read), EOPNOTSUPP (the device cannot do it, only mic devices can; or several
+ * windows, or SCIF_MAP_FIXED), ENOMEM, ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);

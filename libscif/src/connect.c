@@ -68,7 +68,7 @@ void scif_connect_done(struct scif_endpoint *ep, int error)
 		return;
 	atomic_fetch_sub(&scif_process.connecting, 1);
 	if (error) {
-		scif_link_break(&ep->link);
+		scif_link_break(&ep->link, true);
 		scif_refresh(ep, -1);
 	} else {
 		/* That waits for completions, which is not for this thread. */

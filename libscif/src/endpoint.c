@@ -120,13 +120,15 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 		atomic_fetch_sub(&scif_process.hot, 1);
 	if (ep->link.id && state >= SCIF_CONNECTED) {
 		rdma_disconnect(ep->link.id);
-		scif_link_break(&ep->link);
+		scif_link_break(&ep->link, !atomic_load(&ep->maps));
 	}
 	if (holder)
 		rdma_destroy_id(holder);
 	scif_pending_clear(ep);
 	scif_refresh(ep, -1); /* wakes those who wait */
-	scif_table_remove(ep);
+	/* What is mapped keeps it where the ticks find it. */
+	if (!atomic_load(&ep->maps))
+		scif_table_remove(ep);
 }
 
 SCIF_EXPORT scif_epd_t scif_open(void)

@@ -145,6 +145,7 @@ struct scif_endpoint {
 	atomic_uint ticks;
 
 	struct scif_rma *rma; /* windows and copies */
+	atomic_int maps;      /* of either side: its RMA queue pair stays */
 };
 
 /* process.c: the process's devices, and its thread. */
@@ -160,6 +161,7 @@ struct scif_process {
 	bool forked;	/* the child of a process that used the library */
 	atomic_int hot; /* endpoints that need the short tick */
 	atomic_int connecting; /* those that need the long one */
+	atomic_int mapped;     /* those, too */
 };
 
 extern struct scif_process scif_process;
@@ -264,8 +266,12 @@ void scif_link_close(struct scif_link *link);
 void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
 /* After the peer's hello: connect the QP for RMAs. */
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
-/* Everything under way ends with an error. */
-void scif_link_break(struct scif_link *link);
+/* Everything under way ends with an error; copies only if @all. */
+void scif_link_break(struct scif_link *link, bool all);
+
+/* map.c: what is left of connections that ended while memory was mapped. */
+void scif_map_tick(struct scif_endpoint *ep);
+void scif_map_count(struct scif_endpoint *ep, int change);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
 /* Post and wait, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);

@@ -186,13 +186,13 @@ int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
 	return 0;
 }
 
-void scif_link_break(struct scif_link *link)
+void scif_link_break(struct scif_link *link, bool all)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
 	if (link->id && link->id->qp)
 		ibv_modify_qp(link->id->qp, &attr, IBV_QP_STATE);
-	if (link->rma_qp)
+	if (link->rma_qp && all)
 		ibv_modify_qp(link->rma_qp, &attr, IBV_QP_STATE);
 }
 
@@ -276,7 +276,7 @@ void scif_lost(struct scif_endpoint *ep)
 	if (!atomic_compare_exchange_strong(&ep->state, &connected,
 					    SCIF_DISCONNECTED))
 		return;
-	scif_link_break(&ep->link);
+	scif_link_break(&ep->link, !atomic_load(&ep->maps));
 	atomic_store(&ep->dirty, true);
 	scif_process_kick();
 }

@@ -187,6 +187,7 @@ static void handle_tick(void)
 		    atomic_fetch_add(&ep->ticks, 1) > 0)
 			scif_cool(ep, -1);
 		scif_connect_tick(ep);
+		scif_map_tick(ep);
 	}
 }
 
@@ -195,7 +196,10 @@ static int nap(void)
 {
 	if (atomic_load(&scif_process.hot))
 		return TICK_MS;
-	return atomic_load(&scif_process.connecting) ? LONG_TICK_MS : -1;
+	return atomic_load(&scif_process.connecting) ||
+			       atomic_load(&scif_process.mapped) ?
+		       LONG_TICK_MS :
+		       -1;
 }
 
 static void handle(const struct epoll_event *event)
@@ -288,6 +292,7 @@ static void forget(void)
 	scif_process.forked = true;
 	atomic_store(&scif_process.hot, 0);
 	atomic_store(&scif_process.connecting, 0);
+	atomic_store(&scif_process.mapped, 0);
 	pthread_mutex_init(&scif_process.lock, NULL);
 	scif_table_abandon(null);
 	close(null);

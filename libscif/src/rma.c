@@ -173,6 +173,16 @@ static void take_release(struct scif_endpoint *ep,
 	pthread_mutex_unlock(&rma->settle_lock);
 }
 
+static void take_mapped(struct scif_endpoint *ep,
+			const struct scif_message *message)
+{
+	int err = scif_window_mapped(ep, message->args[0], true);
+
+	if (!err)
+		scif_map_count(ep, 1);
+	scif_reply(ep, message->tag, err, 0);
+}
+
 void scif_rma_message(struct scif_endpoint *ep,
 		      const struct scif_message *message)
 {
@@ -197,11 +207,11 @@ void scif_rma_message(struct scif_endpoint *ep,
 		take_release(ep, message);
 		break;
 	case SCIF_MAPPED:
-		scif_reply(ep, message->tag,
-			   scif_window_mapped(ep, message->args[0], true), 0);
+		take_mapped(ep, message);
 		break;
 	case SCIF_UNMAPPED:
-		scif_window_mapped(ep, message->args[0], false);
+		if (!scif_window_mapped(ep, message->args[0], false))
+			scif_map_count(ep, -1);
 		break;
 	default:
 		scif_lost(ep);

@@ -446,10 +446,10 @@ int scif_window_mapped(struct scif_endpoint *ep, uint64_t id, bool mapped)
 	     closing = closing->next)
 		if (closing->window.id == id)
 			maps = &closing->maps;
-	if (maps && mapped)
-		++*maps;
-	else if (maps && *maps)
-		--*maps;
+	if (maps && !mapped && !*maps)
+		maps = NULL;
+	else if (maps)
+		*maps += mapped ? 1 : -1;
 	pthread_mutex_unlock(&rma->lock);
 	return maps ? 0 : ENXIO;
 }

@@ -44,6 +44,7 @@ int main(int argc, char **argv)
 	run_all(readiness_cases, argc, argv);
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
+	run_all(mapping_cases, argc, argv);
 	run_all(fence_cases, argc, argv);
 	run_all(lifetime_cases, argc, argv);
 	peer_end();

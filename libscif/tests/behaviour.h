@@ -19,6 +19,7 @@ extern const struct behaviour message_cases[];
 extern const struct behaviour readiness_cases[];
 extern const struct behaviour window_cases[];
 extern const struct behaviour copy_cases[];
+extern const struct behaviour mapping_cases[];
 extern const struct behaviour fence_cases[];
 extern const struct behaviour lifetime_cases[];
 

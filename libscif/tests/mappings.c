@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Mapping the peer's windows; where the device cannot, that it says so.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED
+};
+
+/* Says the test script: the device can map. */
+static bool can_map(void)
+{
+	return getenv("SCIF_TEST_MAPS") != NULL;
+}
+
+static bool peer_has(int64_t place, uint64_t value, const char *what)
+{
+	uint64_t found;
+
+	peer_peek(place, &found, sizeof(found));
+	return check(found == value, "%s: the peer has 0x%llx, not 0x%llx",
+		     what, (unsigned long long)found,
+		     (unsigned long long)value);
+}
+
+static bool map_fails(int epd, size_t length, int prot, off_t offset, int error,
+		      const char *what)
+{
+	void *mem = scif_mmap(NULL, length, prot, 0, epd, offset);
+	int err = errno;
+
+	return check(mem == SCIF_MMAP_FAILED && err == error,
+		     "%s: %p, errno %s, expected %s", what, mem,
+		     strerrorname_np(err), strerrorname_np(error));
+}
+
+static bool arguments(void)
+{
+	int own, other, epd = scif_open();
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_register(other, 0, 2 * PAGE, 0, RW, FIXED);
+	peer_register(other, 0, PAGE, 8 * PAGE, SCIF_PROT_READ, FIXED);
+	ok = map_fails(epd, 0, RW, 0, EINVAL, "length 0, unconnected") &&
+	     map_fails(epd, PAGE, RW, 0, ENOTCONN, "unconnected") &&
+	     map_fails(own, 0, RW, 0, EINVAL, "length 0") &&
+	     map_fails(own, 100, RW, 0, EINVAL, "length 100") &&
+	     map_fails(own, PAGE, RW, 8, EINVAL, "offset 8") &&
+	     map_fails(own, PAGE, RW, 4 * PAGE, ENXIO, "no window") &&
+	     map_fails(own, 4 * PAGE, RW, 0, ENXIO, "beyond the window") &&
+	     map_fails(own, PAGE, RW, 8 * PAGE, EACCES, "read-only") &&
+	     fails(scif_munmap(&own, PAGE), EINVAL, "unmap what is not");
+	if (!can_map())
+		ok = map_fails(own, PAGE, RW, 0, EOPNOTSUPP, "here") && ok;
+	scif_close(epd);
+	close_pair(own, other);
+	return ok;
+}
+
+/* Reads in a child: a signal, not the value. */
+static bool is_not_inherited(volatile uint64_t *word)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(*word == 0);
+	}
+	waitpid(child, &status, 0);
+	return check(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV,
+		     "the child ends with 0x%x", status);
+}
+
+static bool shared(void)
+{
+	volatile uint64_t *word;
+	uint64_t value = 0xabcdef;
+	int own, other;
+	bool ok;
+
+	if (!can_map())
+		return true;
+	connect_pair(&own, &other);
+	peer_register(other, 0, 2 * PAGE, 0, RW, FIXED);
+	word = scif_mmap(NULL, PAGE, RW, 0, own, PAGE);
+	if (!check(word != SCIF_MMAP_FAILED, "mmap: %s", strerror(errno)))
+		return false;
+	peer_poke(PAGE + 8, &value, 8);
+	ok = check(word[1] == value, "the peer's value is here");
+	word[0] = 0x1234;
+	ok = peer_has(PAGE, 0x1234, "one's own value") &&
+	     is_not_inherited(word) && ok;
+	scif_close(own);
+	word[2] = 0x5678;
+	ok = peer_has(PAGE + 16, 0x5678, "after one's own close") && ok;
+	peer_op_epd(PEER_CLOSE, other);
+	word[3] = 0x9abc;
+	ok = peer_has(PAGE + 24, 0x9abc, "after both closes") && ok;
+	ok = succeeds(scif_munmap((void *)word, PAGE), 0, "munmap") &&
+	     fails(scif_munmap((void *)word, PAGE), EINVAL, "again") && ok;
+	return ok;
+}
+
+static bool survives_peer(void)
+{
+	volatile uint64_t *word;
+	int own, other;
+	bool ok;
+
+	if (!can_map())
+		return true;
+	connect_pair(&own, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	word = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	word[3] = 0x777;
+	ok = peer_has(24, 0x777, "after the peer's close");
+	peer_kill();
+	/* Nobody is there, but it does no harm. */
+	word[4] = 0x888;
+	ok = check(word[4] == 0x888 || !word[4], "after its death") &&
+	     succeeds(scif_munmap((void *)word, PAGE), 0, "munmap") && ok;
+	scif_close(own);
+	return ok;
+}
+
+static bool unregister_mapped(void)
+{
+	uint64_t end = deadline();
+	volatile uint64_t *word;
+	int own, other;
+	off_t offset;
+	bool ok;
+
+	if (!can_map())
+		return true;
+	connect_pair(&own, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	word = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+	ok = succeeds(peer_unregister(other, 0, PAGE), 0, "unregister");
+	word[5] = 0x555;
+	ok = peer_has(40, 0x555, "the mapping stays valid") &&
+	     map_fails(own, PAGE, RW, 0, ENXIO, "a new mapping") &&
+	     fails(scif_vwriteto(own, &end, 8, 0, 0), ENXIO, "a copy") &&
+	     fails(peer_register(other, PAGE, PAGE, 0, RW, FIXED), EADDRINUSE,
+		   "register again") &&
+	     ok;
+	scif_munmap((void *)word, PAGE);
+	do {
+		offset = peer_register(other, PAGE, PAGE, 0, RW, FIXED);
+	} while (offset < 0 && errno == EADDRINUSE && now_ms() < end);
+	ok = succeeds(offset, 0, "register after the last munmap") && ok;
+	close_pair(own, other);
+	return ok;
+}
+
+const struct behaviour mapping_cases[] = {
+	{ 41, "unregister what the peer has mapped", unregister_mapped },
+	{ 49, "mmap: EINVAL, ENXIO, EACCES", arguments },
+	{ 49, "mmap: shared, not inherited, survives one's close", shared },
+	{ 49, "mmap: survives the peer's close", survives_peer },
+	{ 0, NULL, NULL }
+};
