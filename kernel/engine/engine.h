@@ -55,6 +55,10 @@ enum hrtimer_restart mic_req_timeout(struct hrtimer *timer);
 /* requester.c: the send queue */
 enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget);
 void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status);
+void mic_req_tell(struct mic_qp *qp, const struct mic_send_wqe *wqe,
+		  u32 length, enum ib_wc_status status);
+void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
+		    struct mic_budget *budget);
 
 /* pending.c: answers that come later */
 enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node);
@@ -66,6 +70,13 @@ static inline bool mic_req_has_answer(const struct mic_req *req)
 	/* the flag before the answer */
 	return smp_load_acquire(&req->answered);
 }
+
+/* window.c: several segments on their way at once */
+bool mic_window_takes(u8 wr_opcode);
+bool mic_window_is_open(const struct mic_qp *qp);
+bool mic_window_submit(struct mic_qp *qp, struct mic_node *node);
+bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget);
+void mic_window_cancel(struct mic_qp *qp);
 
 /* request.c: a request, from its queue element to an operation */
 enum mic_kind {

@@ -45,10 +45,11 @@ enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node)
 	req->answered = false;
 	req->op.done = mic_req_done;
 	ack = mic_node_submit(node, &req->op);
-	if (ack == MIC_ACK_PENDING)
+	if (ack == MIC_ACK_PENDING || ack == MIC_ACK_AGAIN) {
 		req->pending = true;
-	else
-		mic_qp_put(qp);
+		return MIC_ACK_PENDING;
+	}
+	mic_qp_put(qp);
 	return ack;
 }
 
@@ -68,7 +69,7 @@ void mic_req_forget_node(struct mic_qp *qp)
  * mic_req_cancel - give up waiting for an answer
  * @qp: queue pair; the caller holds &mic_req.lock
  *
- * On return the memory of the current segment is not touched any more. What the
+ * On return the memory of the current request is not touched any more. What the
  * peer has done or still does of it is not known.
  *
  * Context: process context, may sleep.
@@ -78,6 +79,7 @@ void mic_req_cancel(struct mic_qp *qp)
 	struct mic_req *req = &qp->req;
 
 	lockdep_assert_held(&req->lock);
+	mic_window_cancel(qp);
 	if (!req->pending)
 		return;
 	if (mic_node_cancel(req->node, &req->op))

@@ -219,9 +219,11 @@ enum ib_wc_status mic_req_start(struct mic_qp *qp)
 
 	req->length = bytes;
 	req->done = 0;
-	req->retry_left = qp->attr.retry_cnt;
-	req->rnr_left = qp->attr.rnr_retry;
-	req->rnr_waits = 0;
+	if (!req->nflight && !req->repeat) {
+		req->retry_left = qp->attr.retry_cnt;
+		req->rnr_left = qp->attr.rnr_retry;
+		req->rnr_waits = 0;
+	}
 	req->op = (struct mic_op) {
 		.src = qp->dev->node,
 		.code = oc->op,

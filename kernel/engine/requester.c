@@ -30,7 +30,7 @@ static const u32 mic_rnr_timer[32] = {
 /* Copy the next element out of shared memory, once. */
 static void mic_req_fetch(struct mic_req *req)
 {
-	const void *slot = mic_ring_head(&req->ring);
+	const void *slot = mic_ring_ahead(&req->ring, req->ahead);
 	u32 n;
 
 	memcpy(&req->wqe, slot, sizeof(req->wqe));
@@ -43,25 +43,34 @@ static void mic_req_fetch(struct mic_req *req)
 	req->active = true;
 }
 
-/* The request is over: free its slot, then tell. */
-void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
+/* The request at the ring's head is over: free its slot, then tell. */
+void mic_req_tell(struct mic_qp *qp, const struct mic_send_wqe *wqe,
+		  u32 length, enum ib_wc_status status)
 {
-	struct mic_req *req = &qp->req;
-	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+	const struct mic_opcode *oc = mic_opcode(qp, wqe->opcode);
 	struct mic_cqe cqe = {
-		.wr_id = req->wqe.wr_id,
+		.wr_id = wqe->wr_id,
 		.status = status,
 		.opcode = oc ? oc->wc : MIC_WC_SEND,
-		.byte_len = status ? 0 : req->length,
+		.byte_len = status ? 0 : length,
 		.qp_num = qp->qpn,
 		.wc_flags = 0,
 	};
 
-	req->active = false;
-	req->deadline = 0;
-	mic_ring_advance(&req->ring);
-	if (status || qp->sig_all || req->wqe.flags & MIC_WQE_SIGNALED)
+	mic_ring_advance(&qp->req.ring);
+	if (status || qp->sig_all || wqe->flags & MIC_WQE_SIGNALED)
 		mic_cq_post(qp->send_cq, &cqe, status);
+}
+
+/* The current request is over. */
+void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
+{
+	struct mic_req *req = &qp->req;
+
+	req->active = false;
+	req->repeat = false;
+	req->deadline = 0;
+	mic_req_tell(qp, &req->wqe, req->length, status);
 }
 
 /* Unreliable services: the send queue stops, the rest goes on. */
@@ -176,6 +185,7 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 	req->retry_left = qp->attr.retry_cnt;
 	req->rnr_left = qp->attr.rnr_retry;
 	req->rnr_waits = 0;
+	req->repeat = false;
 	req->done += req->op.seg_len;
 	budget->bytes -= req->op.seg_len;
 	mic_count_add(qp->dev, mic_bytes_counter(req->op.code),
@@ -187,8 +197,8 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 }
 
 /* Act on the answer to a segment. */
-static void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
-			   struct mic_budget *budget)
+void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
+		    struct mic_budget *budget)
 {
 	/* nobody answers a datagram, it left and that is all one knows */
 	if (ack && ack != MIC_ACK_AGAIN && !mic_qp_is_reliable(qp))
@@ -251,6 +261,10 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	node = mic_req_node(qp);
 	if (!node)
 		return MIC_ACK_NONE;
+	if (mic_node_is_remote(node) && mic_qp_is_reliable(qp) &&
+	    mic_window_takes(qp->req.wqe.opcode))
+		return mic_window_submit(qp, node) ? MIC_ACK_PENDING :
+						     MIC_ACK_NONE;
 	ack = mic_req_submit_to(qp, node);
 	if (mic_qp_is_ud(qp) && ack != MIC_ACK_PENDING)
 		mic_req_forget_node(qp);
@@ -266,7 +280,8 @@ static enum ib_wc_status mic_req_resolve(struct mic_qp *qp)
 	if (req->wqe.flags & MIC_WQE_INLINE) {
 		sges->seg[0] = (struct mic_seg) {
 			.win = &mic_linear_window,
-			.off = (uintptr_t)mic_ring_head(&req->ring) +
+			.off = (uintptr_t)mic_ring_ahead(&req->ring,
+							 req->ahead) +
 			       MIC_SEND_WQE_HDR,
 			.len = req->length,
 		};
@@ -316,6 +331,10 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	status = mic_req_resolve(qp);
 	if (status && req->sges.again) {
 		mic_req_rest(req, MIC_ODP_REST_NS);
+		return;
+	}
+	if (status && req->nflight) {
+		req->held = true;	/* those before it come first */
 		return;
 	}
 	if (status) {
@@ -371,10 +390,14 @@ static bool mic_req_next(struct mic_qp *qp, struct mic_budget *budget)
 		mic_qp_error(qp);
 		return false;
 	}
-	if (!n)
+	if (n <= req->ahead)
 		return false;
 	mic_req_fetch(req);
 	status = mic_req_start(qp);
+	if (req->nflight && (status || !mic_window_takes(req->wqe.opcode))) {
+		req->active = false;	/* not before its time */
+		return false;
+	}
 	if (status)
 		mic_req_fail(qp, status);
 	else if (mic_opcode(qp, req->wqe.opcode)->kind == MIC_KIND_LOCAL)
@@ -433,9 +456,13 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 			mic_req_answered(qp, budget);
 			continue;
 		}
+		if (mic_window_reap(qp, budget))
+			continue;
 		if (req->deadline && ktime_before(ktime_get(), req->deadline))
 			return MIC_RUN_WAIT;
 		req->deadline = 0;
+		if (!mic_window_is_open(qp))
+			return MIC_RUN_WAIT;
 		if (req->active && (state == IB_QPS_RTS ||
 				    state == IB_QPS_SQD)) {
 			mic_req_segment(qp, budget);
@@ -448,6 +475,8 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 			continue;
 		if (READ_ONCE(qp->state) != state)
 			continue;
+		if (req->nflight)
+			return MIC_RUN_WAIT;
 		mic_req_drained(qp);
 		if (mic_req_sleep(qp))
 			return MIC_RUN_IDLE;

@@ -349,11 +349,14 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
 		return false;
 	/*
-	 * A message out of sequence: the two sides disagree on the PSN. UC
-	 * takes it, what came before is lost (IBA 9.8.2.2).
+	 * Out of sequence: the two sides disagree on the PSN, or what came
+	 * before did not get through. UC takes it, the rest is lost (IBA
+	 * 9.8.2.2).
 	 */
-	return !(op->flags & MIC_OP_FIRST) || !mic_qp_is_reliable(qp) ||
-	       op->psn == qp->resp.epsn;
+	if (!mic_qp_is_reliable(qp))
+		return true;
+	return op->psn == qp->resp.epsn &&
+	       (op->flags & MIC_OP_FIRST || op->seg_off <= qp->resp.offset);
 }
 
 static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
@@ -415,8 +418,13 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 	}
 	ack = qp->type == IB_QPT_XRC_TGT ? mic_resp_execute_xrc(qp, op) :
 					   mic_resp_execute(qp, op);
-	if (!ack && op->flags & MIC_OP_LAST)
+	if (ack)
+		return ack;
+	qp->resp.offset = op->seg_off + op->seg_len;
+	if (op->flags & MIC_OP_LAST) {
 		qp->resp.epsn = (op->psn + op->npsn) & 0xffffff;
+		qp->resp.offset = 0;
+	}
 	return ack;
 }
 

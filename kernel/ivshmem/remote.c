@@ -79,7 +79,7 @@ static enum mic_ack mic_remote_wait(struct mic_path *path, struct mic_op *op)
 	spin_lock(&path->lock);
 	list_add_tail(&op->entry, &path->waiters);
 	spin_unlock(&path->lock);
-	return MIC_ACK_PENDING;
+	return MIC_ACK_AGAIN;
 }
 
 /* The part of a segment that goes into one record. */

@@ -45,6 +45,27 @@ struct mic_sges {
 	bool again;
 };
 
+/* Segments that may be on their way to another machine at once. */
+#define MIC_FLIGHTS	16
+
+/**
+ * struct mic_flight - a segment whose answer is on its way
+ * @qp: queue pair, a reference is held until the answer is there
+ * @op: what was asked
+ * @wqe: the kernel's copy of the request
+ * @length: bytes in the message
+ * @answered: the answer is there
+ * @ack: answer
+ */
+struct mic_flight {
+	struct mic_qp *qp;
+	struct mic_op op;
+	struct mic_send_wqe wqe;
+	u32 length;
+	bool answered;
+	u8 ack;
+};
+
 enum mic_req_flags {
 	MIC_REQ_PENDING,	/* work arrived that no run has seen yet */
 };
@@ -69,6 +90,13 @@ enum mic_req_flags {
  * @length: bytes in the current message
  * @done: of these, bytes already moved
  * @psn: packet sequence number of the next message
+ * @held: nothing more is sent until the last flight is answered
+ * @repeat: the current request was sent before
+ * @flight: segments on their way, a ring; NULL until one is needed
+ * @first_flight: index of the oldest
+ * @nflight: how many
+ * @ahead: requests that have left whole, but have no answer; the current one is
+ *	that far from the ring's head
  * @retry_left: repetitions left for want of an answer
  * @rnr_left: repetitions left after RNR NAK
  * @rnr_waits: RNR NAKs of the current request in a row
@@ -85,7 +113,13 @@ struct mic_req {
 	bool active;
 	bool pending;
 	bool answered;
+	bool held;
+	bool repeat;
 	u8 ack;
+	struct mic_flight *flight;
+	u32 first_flight;
+	u32 nflight;
+	u32 ahead;
 	u8 retry_left;
 	u8 rnr_left;
 	u8 rnr_waits;
@@ -114,6 +148,7 @@ struct mic_req {
  * @active: a receive was taken from the queue and is not complete
  * @xrc_srqn: XRC: the SRQ the receive under way was taken from
  * @epsn: packet sequence number the next message must have
+ * @offset: how much of that message has arrived
  * @post_lock: kernel consumers: serialises posting
  */
 struct mic_resp {
@@ -124,6 +159,7 @@ struct mic_resp {
 	struct mic_sges sges;
 	u64 wr_id;
 	u32 epsn;
+	u32 offset;
 	u32 xrc_srqn;
 	spinlock_t post_lock;
 };

@@ -52,6 +52,8 @@ static void mic_qp_reset(struct mic_qp *qp)
 	qp->req.active = false;
 	qp->req.deadline = 0;
 	qp->req.broken = false;
+	qp->req.repeat = false;
+	qp->resp.offset = 0;
 	qp->resp.active = false;
 	qp->resp.broken = false;
 	qp->comm_est = false;

@@ -76,12 +76,18 @@ static inline int mic_ring_pending(const struct mic_ring *ring)
 	return n <= ring->info.entries ? (int)n : -EINVAL;
 }
 
+/* The element so many after that which the consumer is at. Shared memory. */
+static inline const void *mic_ring_ahead(const struct mic_ring *ring, u32 ahead)
+{
+	u32 slot = (ring->consumer + ahead) & (ring->info.entries - 1);
+
+	return ring->base + (size_t)slot * ring->info.stride;
+}
+
 /* The element the consumer is at. Shared memory: copy it, then look at it. */
 static inline const void *mic_ring_head(const struct mic_ring *ring)
 {
-	u32 slot = ring->consumer & (ring->info.entries - 1);
-
-	return ring->base + (size_t)slot * ring->info.stride;
+	return mic_ring_ahead(ring, 0);
 }
 
 /* Give the consumer's slot back to the producer. */

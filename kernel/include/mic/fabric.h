@@ -28,7 +28,7 @@ struct mic_node;
  *	responder's answer. Called in process context, may sleep. The node
  *	stays live for the duration of the call.
  * @cancel: only of nodes behind a wire, whose @submit may return
- *	MIC_ACK_PENDING: take such an operation back. On return its done() has
+ *	MIC_ACK_PENDING or MIC_ACK_AGAIN: take such an operation back. On return its done() has
  *	been called (false), or will not be (true), and its data is not
  *	touched any more. A node that leaves first answers all its operations.
  */
@@ -148,8 +148,8 @@ static inline bool mic_node_cancel(struct mic_node *node, struct mic_op *op)
  * @op: segment
  *
  * Context: process context, may sleep.
- * Return: the responder's answer, from a remote node also MIC_ACK_PENDING;
- * MIC_ACK_NONE if the node has left.
+ * Return: the responder's answer, from a remote node also MIC_ACK_PENDING
+ * or MIC_ACK_AGAIN; MIC_ACK_NONE if the node has left.
  */
 static inline enum mic_ack mic_node_submit(struct mic_node *node,
 					   struct mic_op *op)

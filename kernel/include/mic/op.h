@@ -43,8 +43,8 @@ enum mic_op_flags {
  *	connected to the sender or the node is gone. The requester's transport
  *	timer decides.
  * @MIC_ACK_PENDING: from submit: the answer comes later, by &mic_op.done
- * @MIC_ACK_AGAIN: by &mic_op.done: the operation found no room on its way; now
- *	there is some
+ * @MIC_ACK_AGAIN: from submit: the operation found no room on its way, and
+ *	&mic_op.done says the same when there is some
  */
 enum mic_ack {
 	MIC_ACK_OK,
