@@ -59,6 +59,7 @@ static int serve(int port)
 	scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK);
 	scif_close(epd);
 	scif_close(listener);
+	free((void *)memory);
 	return 0;
 }
 
@@ -91,7 +92,9 @@ static int copy(int node, int port)
 		return fail("scif_fence_wait");
 	printf("written\n");
 	scif_send(epd, &ready, 1, SCIF_SEND_BLOCK);
-	return scif_close(epd);
+	scif_close(epd);
+	free((void *)memory);
+	return 0;
 }
 
 int main(int argc, char **argv)

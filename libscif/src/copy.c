@@ -96,6 +96,7 @@ static int need_bounce(struct scif_endpoint *ep)
 		rma->bounce = NULL;
 		return ENOMEM;
 	}
+	memset(rma->bounce, 0, BOUNCE); /* valgrind does not see RDMA */
 	rma->bounce_mr = ibv_reg_mr(ep->link.dev->pd, rma->bounce, BOUNCE,
 				    IBV_ACCESS_LOCAL_WRITE);
 	return rma->bounce_mr ? 0 : scif_lock_error(errno);

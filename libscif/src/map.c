@@ -214,12 +214,12 @@ static struct mapping *take_mapping(void *addr, size_t len)
 	struct mapping **link, *mapping;
 
 	pthread_mutex_lock(&mappings_lock);
-	for (link = &mappings; *link; link = &(*link)->next)
-		if ((*link)->window->addr == addr && (*link)->length == len)
+	for (link = &mappings; (mapping = *link); link = &mapping->next) {
+		if (mapping->window->addr == addr && mapping->length == len) {
+			*link = mapping->next;
 			break;
-	mapping = *link;
-	if (mapping)
-		*link = mapping->next;
+		}
+	}
 	pthread_mutex_unlock(&mappings_lock);
 	return mapping;
 }
