@@ -19,7 +19,7 @@ results() {
 	local label=$1
 
 	shift
-	taskset -c 0 "$@" | sed "s/^/$label /" | tee -a "$RESULT"
+	"$@" | sed "s/^/$label /" | tee -a "$RESULT"
 }
 
 # scif LABEL NODES
@@ -30,18 +30,19 @@ scif() {
 	SCIF_NODE=1 taskset -c 1 "$BIN/scif-perf" server &
 	server=$!
 	for i in 1 2 3 4 5 6 7 8 9 10; do
-		SCIF_NODE=0 results "$label" "$BIN/scif-perf" latency 1 && break
+		SCIF_NODE=0 results "$label" taskset -c 0 "$BIN/scif-perf" latency 1 && break
 		sleep 0.3
 	done
-	SCIF_NODE=0 results "$label" "$BIN/scif-perf" bandwidth 1
+	SCIF_NODE=0 results "$label" taskset -c 0 "$BIN/scif-perf" bandwidth 1
 	kill "$server"
 	wait "$server" 2>/dev/null
 }
 
 set -o pipefail
 : >"$RESULT"
+# Both sides in one program: each on a processor of its own, not pinned.
 results local "$BIN/scif-perf" raw
-results local "$BIN/scif-perf" memcpy
+results local taskset -c 0 "$BIN/scif-perf" memcpy
 scif mic 0=10.77.0.1,1=10.77.0.2
 results local "$BIN/scif-perf" raw
 "$BIN/bench-tcp" bw "${SIZES[@]}" | sed 's/^/tcp /' | tee -a "$RESULT"
