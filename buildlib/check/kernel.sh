@@ -27,6 +27,8 @@ CHECKPATCH_IGNORE_USER+=,MACRO_ARG_PRECEDENCE,MACRO_ARG_REUSE
 CHECKPATCH_IGNORE_USER+=,EMBEDDED_FUNCTION_NAME
 #   format strings: a conversion macro splits them, and they may be long
 CHECKPATCH_IGNORE_USER+=,SPLIT_STRING,LONG_LINE_STRING
+#   SCIF's own interface has typedefs
+CHECKPATCH_IGNORE_USER+=,NEW_TYPEDEFS
 
 # From linux-source, once: unpacking takes ten seconds.
 need_kernel_tools() {

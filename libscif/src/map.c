@@ -18,10 +18,10 @@
 #include "rma.h"
 
 struct direct_verbs {
-	bool (*is_supported)(struct ibv_device *);
-	struct micdv_window *(*map)(struct ibv_qp *, uint64_t, uint32_t, size_t,
-				    int);
-	int (*unmap)(struct micdv_window *);
+	bool (*is_supported)(struct ibv_device *device);
+	struct micdv_window *(*map)(struct ibv_qp *qp, uint64_t addr,
+				    uint32_t rkey, size_t length, int prot);
+	int (*unmap)(struct micdv_window *window);
 };
 
 struct mapping {

@@ -54,7 +54,7 @@ static bool bind_unprivileged(void)
 	pthread_create(&thread, NULL, as_another_user, &epd);
 	pthread_join(thread, &ok);
 	scif_close(epd);
-	return ok != NULL;
+	return !!ok;
 }
 
 static bool bind_twice(void)
