@@ -58,10 +58,13 @@ void scif_steer_close(struct scif_steer *steer)
 bool scif_steer_is_closed(struct scif_steer *steer)
 {
 	struct pollfd pollfd = { .fd = steer->fd };
+	bool closed = false;
 
-	if (poll(&pollfd, 1, 0) < 0)
-		return false;
-	return pollfd.revents & (steer->hup ? POLLERR : POLLHUP);
+	pthread_mutex_lock(&steer->lock);
+	if (poll(&pollfd, 1, 0) >= 0)
+		closed = pollfd.revents & (steer->hup ? POLLERR : POLLHUP);
+	pthread_mutex_unlock(&steer->lock);
+	return closed;
 }
 
 static void raise_in(struct scif_steer *steer)
@@ -114,6 +117,9 @@ static void hang_up(struct scif_steer *steer)
 		return;
 	raise_in(steer);
 	raise_out(steer);
+	/* Without a byte there the user's end is gone, and shows nothing. */
+	if (!steer->in)
+		return;
 	steer->hup = true;
 	shutdown(steer->fd, SHUT_RDWR);
 }

@@ -208,25 +208,30 @@ static int do_register(struct scif_endpoint *ep, void *addr, size_t length,
 	return err;
 }
 
+static bool is_valid(const void *addr, size_t len, off_t offset, int prot,
+		     int flags)
+{
+	if (flags & ~SCIF_MAP_FIXED || !is_aligned((uintptr_t)addr) || !len ||
+	    !is_aligned(len) || prot & ~(SCIF_PROT_READ | SCIF_PROT_WRITE))
+		return false;
+	return !(flags & SCIF_MAP_FIXED) ||
+	       (offset >= 0 && is_aligned(offset) &&
+		len <= INT64_MAX - (uint64_t)offset);
+}
+
 SCIF_EXPORT off_t scif_register(scif_epd_t epd, void *addr, size_t len,
 				off_t offset, int prot, int flags)
 {
 	struct scif_endpoint *ep = scif_get(epd);
-	bool fixed = flags & SCIF_MAP_FIXED;
-	int err = 0;
+	int err = EINVAL;
 
 	if (!ep)
 		return SCIF_REGISTER_FAILED;
-	if (flags & ~SCIF_MAP_FIXED || !is_aligned((uintptr_t)addr) || !len ||
-	    !is_aligned(len) || prot & ~(SCIF_PROT_READ | SCIF_PROT_WRITE))
-		err = EINVAL;
-	else if (fixed && (offset < 0 || !is_aligned(offset) ||
-			   len > INT64_MAX - (uint64_t)offset))
-		err = EINVAL;
-	if (!err)
+	if (is_valid(addr, len, offset, prot, flags))
 		err = scif_check_connected(ep);
 	if (!err)
-		err = do_register(ep, addr, len, &offset, prot, fixed);
+		err = do_register(ep, addr, len, &offset, prot,
+				  flags & SCIF_MAP_FIXED);
 	scif_put(ep);
 	if (err)
 		errno = err;

@@ -48,6 +48,7 @@ static bool pair_here(int listener, uint16_t port, int *one, int *two)
 {
 	struct scif_port_id to = { own_node, port }, from;
 
+	*two = -1;
 	*one = scif_open();
 	fcntl(*one, F_SETFL, O_NONBLOCK);
 	return *one >= 0 &&
