@@ -55,7 +55,8 @@ static bool is_known(const uint32_t *start)
 static struct map new_map(void)
 {
 	FILE *file = fopen("/proc/self/maps", "r");
-	struct map found = { NULL, 0 }, all[MAX_MAPS];
+	struct map all[MAX_MAPS] = { 0 };
+	struct map found = { NULL, 0 };
 	char line[512], *rest;
 	unsigned int n = 0;
 
