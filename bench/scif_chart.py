@@ -42,7 +42,7 @@ def read_results(path):
 
 def print_chart(series):
     top = max((max(points.values()) for (_, what), points in series.items()
-               if "_MBps" in what), default=1)
+               if points and "_MBps" in what), default=1)
     for name, label, what, _, _ in CURVES:
         for size, value in sorted(series[label, what].items()):
             part = math.log10(max(value, 1)) / math.log10(max(top, 10))
