@@ -69,8 +69,9 @@ bool scif_steer_is_closed(struct scif_steer *steer)
 
 static void raise_in(struct scif_steer *steer)
 {
-	if (!steer->in && send(steer->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL))
-		steer->in = true;
+	if (!steer->in)
+		steer->in = send(steer->fd, "", 1,
+				 MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
 static void lower_in(struct scif_steer *steer, scif_epd_t epd)

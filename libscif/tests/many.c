@@ -43,6 +43,22 @@ static unsigned int count_descriptors(void)
 	return count;
 }
 
+static void list_descriptors(void)
+{
+	char name[32], target[256];
+	ssize_t length;
+	int fd;
+
+	for (fd = 0; fd < MOST; fd++) {
+		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		length = readlink(name, target, sizeof(target) - 1);
+		if (length >= 0) {
+			target[length] = '\0';
+			tap_note("%d is %s", fd, target);
+		}
+	}
+}
+
 /* Both ends here, on one's own node. */
 static bool pair_here(int listener, uint16_t port, int *one, int *two)
 {
@@ -51,12 +67,26 @@ static bool pair_here(int listener, uint16_t port, int *one, int *two)
 	*two = -1;
 	*one = scif_open();
 	fcntl(*one, F_SETFL, O_NONBLOCK);
-	return *one >= 0 &&
+	return check(*one >= 0, "open: %s", strerror(errno)) &&
 	       fails(scif_connect(*one, &to), EINPROGRESS, "connect") &&
 	       succeeds(scif_accept(listener, &from, two, SCIF_ACCEPT_SYNC), 0,
 			"accept") &&
 	       shows(*one, POLLOUT) &&
 	       succeeds(scif_connect(*one, &to), from.port, "port");
+}
+
+/* An endpoint has two descriptors: more than most shells allow. */
+static bool raise_limit(unsigned int descriptors)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur >= descriptors)
+		return true;
+	limit.rlim_cur = descriptors;
+	if (limit.rlim_max < descriptors)
+		limit.rlim_max = descriptors;
+	return succeeds(setrlimit(RLIMIT_NOFILE, &limit), 0, "setrlimit");
 }
 
 static bool many_endpoints(int pairs)
@@ -66,7 +96,7 @@ static bool many_endpoints(int pairs)
 	unsigned int before, round = 0;
 	uint64_t end;
 	uint16_t port;
-	bool ok = true;
+	bool ok = raise_limit(4 * pairs + 64);
 
 	port = scif_bind(listener, 0);
 	scif_listen(listener, 8);
@@ -85,13 +115,17 @@ static bool many_endpoints(int pairs)
 		scif_close(one[i]);
 		scif_close(two[i]);
 	}
-	/* The last one to let go may be the library's own thread. */
+	/* The last one to let go may be the library's own thread, here and in
+	 * the tests before this one.
+	 */
 	end = deadline();
 	while (count_descriptors() > before && now_ms() < end)
 		relax(round++);
-	ok = check(count_descriptors() == before, "%u descriptors, were %u",
-		   count_descriptors(), before) &&
-	     ok;
+	if (!check(count_descriptors() <= before, "%u descriptors, were %u",
+		   count_descriptors(), before)) {
+		list_descriptors();
+		ok = false;
+	}
 	scif_close(listener);
 	return ok;
 }
