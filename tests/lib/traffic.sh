@@ -77,14 +77,16 @@ state_is() {
 
 # slab_snapshot FILE: objects in use by cache. What a CPU keeps at hand counts
 # as in use, so each cache is shrunk first, and the lowest of five counts is
-# taken; and before, whatever is freed later (RCU, work queues) gets its time.
+# taken; and before, whatever is freed later gets its time: work queues, and
+# kfree_rcu(), which lets objects wait for seconds unless memory is asked back.
 slab_snapshot() {
 	local cache objects i
 	local -A lowest=()
 
 	sleep 1
 	for ((i = 0; i < 5; i++)); do
-		sleep 0.2
+		echo 2 >/proc/sys/vm/drop_caches
+		sleep 0.4
 		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node,mic*}; do
 			[ -e "$cache/shrink" ] || continue
 			echo 1 >"$cache/shrink"
