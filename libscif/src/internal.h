@@ -47,7 +47,8 @@ struct scif_device {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
-	uint32_t max_msg;
+	uint32_t max_request; /* bytes that one request may copy */
+	uint32_t depth;	      /* requests of a connection at a time */
 	uint8_t max_reads;
 };
 

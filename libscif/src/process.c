@@ -17,7 +17,14 @@
 
 #include "internal.h"
 
-enum { TICK_MS = 2, LONG_TICK_MS = 200, BATCH = 32 };
+enum {
+	TICK_MS = 2,
+	LONG_TICK_MS = 200,
+	BATCH = 32,
+	MAX_REQUEST = 1 << 30,
+	RXE_VENDOR = 0xffffff,
+	RXE_PACKETS = 32
+};
 
 /* What epoll says about a descriptor; endpoints are known by inode. */
 enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
@@ -47,6 +54,29 @@ static int set_nonblocking(int fd)
 	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
+/*
+ * The requester of rxe stops when too much is under way (128 packets that are
+ * not acknowledged, 64 that are not sent, reads before a fence), and sets the
+ * flag that wakes it only after it has looked. What it waits for may have come
+ * in between, on another processor; then nobody wakes it before the next
+ * request is posted. So rxe never gets so much that it would stop: one
+ * request, of half of those packets.
+ */
+static void set_limits(struct scif_device *dev,
+		       const struct ibv_device_attr *attr,
+		       const struct ibv_port_attr *port)
+{
+	const bool rxe = attr->vendor_id == RXE_VENDOR;
+	uint32_t most = rxe ? RXE_PACKETS << (port->active_mtu + 7) :
+			      MAX_REQUEST;
+
+	dev->max_request = port->max_msg_sz < most ? port->max_msg_sz : most;
+	dev->depth = rxe ? 1 : SCIF_RMA_DEPTH;
+	dev->max_reads = attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ?
+				 attr->max_qp_rd_atom :
+				 attr->max_qp_init_rd_atom;
+}
+
 struct scif_device *scif_device_get(struct ibv_context *ctx)
 {
 	struct ibv_device_attr attr;
@@ -63,10 +93,7 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 	dev->ctx = ctx;
 	if (ibv_query_device(ctx, &attr) || ibv_query_port(ctx, 1, &port))
 		goto fail;
-	dev->max_msg = port.max_msg_sz;
-	dev->max_reads = attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ?
-				 attr.max_qp_rd_atom :
-				 attr.max_qp_init_rd_atom;
+	set_limits(dev, &attr, &port);
 	dev->pd = ibv_alloc_pd(ctx);
 	if (!dev->pd)
 		goto fail;

@@ -10,7 +10,7 @@
 
 #include "rma.h"
 
-enum { BATCH = 16, CACHE_LINE = 64, MAX_REQUEST = 1 << 30 };
+enum { BATCH = 16, CACHE_LINE = 64 };
 
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
 {
@@ -136,6 +136,7 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 
 int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
 {
+	const uint32_t depth = ep->link.dev->depth;
 	struct scif_rma *rma = ep->rma;
 	struct ibv_send_wr *bad;
 	unsigned int round = 0;
@@ -144,10 +145,10 @@ int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
 	wr->send_flags |= IBV_SEND_SIGNALED;
 	while (!posted && !failed) {
 		pthread_mutex_lock(&rma->op_lock);
-		if (rma->posted - rma->completed == SCIF_RMA_DEPTH)
+		if (rma->posted - rma->completed >= depth)
 			poll_queue(ep);
 		failed = rma->failed;
-		if (!failed && rma->posted - rma->completed < SCIF_RMA_DEPTH) {
+		if (!failed && rma->posted - rma->completed < depth) {
 			failed = ibv_post_send(ep->link.rma_qp, wr, &bad) != 0;
 			posted = !failed;
 			rma->posted += posted;
@@ -199,7 +200,7 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 {
 	uint64_t own_at = 0, peer_at = 0, left = 0;
 	const struct scif_piece *o = own->list, *p = peer->list;
-	uint64_t max = least(ep->link.dev->max_msg, MAX_REQUEST);
+	uint64_t max = ep->link.dev->max_request;
 	bool ordered = rma_flags & SCIF_RMA_ORDERED, last;
 	uint32_t length;
 	unsigned int i;
