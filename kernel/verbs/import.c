@@ -35,8 +35,8 @@
 
 /*
  * Protects the lists of windows of all queue pairs and keys. Taken after the
- * locks of those, and held while a window is revoked, so that who finds none
- * in a list knows that none is left.
+ * locks of those, and held while a window is revoked, which leaves the lists
+ * last, so that who holds it and finds none in a list knows that none is left.
  */
 DEFINE_MUTEX(mic_import_lock);
 
@@ -191,6 +191,7 @@ static void mic_import_add(struct mic_import *imp,
 	imp->qp = t->qp;
 	imp->peer = t->peer;
 	imp->mkey = t->mkey;
+	imp->mkey->mapped = true;
 	list_add_tail(&imp->qp_entry, &imp->qp->imports);
 	list_add_tail(&imp->peer_entry, &imp->peer->exports);
 	list_add_tail(&imp->mkey_entry, &imp->mkey->imports);
@@ -443,12 +444,12 @@ void mic_import_revoke(struct mic_import *imp)
 	lockdep_assert_held(&mic_import_lock);
 	if (list_empty(&imp->qp_entry))
 		return;
-	mic_import_remove(imp);
 	mic_windows_set_state(imp->ws, imp->slot, MIC_WINDOW_REVOKED);
 	down_write(&imp->ws->lock);
 	WRITE_ONCE(imp->live, false);
 	up_write(&imp->ws->lock);
 	mic_windows_zap(imp->ws, imp);
+	mic_import_remove(imp);
 }
 
 /**
@@ -483,7 +484,8 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey)
 {
 	struct mic_import *imp, *next;
 
-	if (list_empty(&mkey->imports))
+	/* set before the reference or the use was dropped that we waited for */
+	if (!mkey->mapped)
 		return;
 	mutex_lock(&mic_import_lock);
 	list_for_each_entry_safe(imp, next, &mkey->imports, mkey_entry)
