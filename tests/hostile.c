@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * A process that spoils the indices of its own queues: what ends is that queue,
- * with the event that says so, and nothing else.
+ * with the event that says so, and nothing else. And one that spoils a receive
+ * says nothing of those behind it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +222,140 @@ static bool spoiled_completion_queue(struct stage *stage, struct maps *maps)
 	       event_expect(ctx, IBV_EVENT_CQ_ERR, stage->cq);
 }
 
+/* --- elements of a queue that XRC targets use --------------------------------- */
+
+enum {
+	XRC_RECEIVES = 32,
+	XRC_SGES = 6,
+	XRC_SGE_BYTES = 8,
+	XRC_FIRST_ID = 0x12345600,
+	XRC_LIST = 32, /* as many as the target itself has room for */
+};
+
+struct xrc {
+	struct ibv_xrcd *xrcd;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct map map; /* the queue's */
+	struct endpoint a;
+	struct endpoint b;
+};
+
+static void xrc_queues(struct xrc *xrc, struct setup *setup)
+{
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = XRC_RECEIVES, .max_sge = XRC_SGES },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = setup->b_dev.pd,
+	};
+
+	xrc->xrcd = ibv_open_xrcd(setup->b_dev.ctx, &domain);
+	xrc->cq = ibv_create_cq(setup->b_dev.ctx, 64, NULL, NULL, 0);
+	new_map();
+	attr.xrcd = xrc->xrcd;
+	attr.cq = xrc->cq;
+	xrc->srq = ibv_create_srq_ex(setup->b_dev.ctx, &attr);
+	xrc->map = new_map();
+	if (!xrc->xrcd || !xrc->cq || !xrc->srq || !xrc->map.start)
+		bail("no XRC queues: %s", strerror(errno));
+}
+
+static void xrc_open(struct xrc *xrc, struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_XRC_SEND);
+
+	xrc_queues(xrc, setup);
+	endpoint_create(&xrc->a, &setup->a_dev, &options);
+	options.type = IBV_QPT_XRC_RECV;
+	options.xrcd = xrc->xrcd;
+	endpoint_create(&xrc->b, &setup->b_dev, &options);
+	pair_connect(&xrc->a, &xrc->b);
+}
+
+static void xrc_close(struct xrc *xrc)
+{
+	pair_destroy(&xrc->a, &xrc->b);
+	check(!ibv_destroy_srq(xrc->srq), "ibv_destroy_srq fails");
+	check(!ibv_destroy_cq(xrc->cq), "ibv_destroy_cq fails");
+	check(!ibv_close_xrcd(xrc->xrcd), "ibv_close_xrcd fails");
+	new_map();
+}
+
+static bool xrc_post_all(struct xrc *xrc, const struct region *memory)
+{
+	struct ibv_sge sges[XRC_SGES];
+	struct ibv_recv_wr *bad, wr = {
+		.sg_list = sges,
+		.num_sge = XRC_SGES,
+	};
+	unsigned int i, j;
+
+	for (i = 0; i < XRC_RECEIVES; i++) {
+		for (j = 0; j < XRC_SGES; j++)
+			sges[j] = region_sge(memory, j * XRC_SGE_BYTES,
+					     XRC_SGE_BYTES);
+		wr.wr_id = XRC_FIRST_ID + i;
+		if (!check(!ibv_post_srq_recv(xrc->srq, &wr, &bad),
+			   "receive %u is refused", i))
+			return false;
+	}
+	return true;
+}
+
+static bool xrc_send(struct xrc *xrc, struct setup *setup, uint32_t length,
+		     enum ibv_wc_status status)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, length);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
+
+	ibv_get_srq_num(xrc->srq, &wr.qp_type.xrc.remote_srqn);
+	post_send(&xrc->a, &wr);
+	return cq_expect(xrc->a.send_cq, 1, status);
+}
+
+/* The receive says that it has more elements than one of this queue can. */
+static bool xrc_spoil(struct xrc *xrc, unsigned int which)
+{
+	uint32_t id = XRC_FIRST_ID + which;
+	size_t i;
+
+	for (i = 0; i + 2 < xrc->map.words; i += 2)
+		if (xrc->map.start[i] == id &&
+		    xrc->map.start[i + 2] == XRC_SGES)
+			break;
+	if (!check(i + 2 < xrc->map.words, "the receive is not found"))
+		return false;
+	*(volatile uint32_t *)&xrc->map.start[i + 2] = XRC_LIST;
+	return true;
+}
+
+static bool spoiled_receive(struct setup *setup, unsigned int which)
+{
+	const uint32_t whole = XRC_SGES * XRC_SGE_BYTES;
+	struct xrc xrc;
+	unsigned int i;
+	bool ok;
+
+	xrc_open(&xrc, setup);
+	ok = xrc_post_all(&xrc, &setup->b_mem) && xrc_spoil(&xrc, which);
+	for (i = 0; ok && i < which; i++)
+		ok = xrc_send(&xrc, setup, whole, IBV_WC_SUCCESS) &&
+		     cq_expect(xrc.cq, XRC_FIRST_ID + i, IBV_WC_SUCCESS);
+	ok = ok && xrc_send(&xrc, setup, whole + 1, IBV_WC_REM_INV_REQ_ERR) &&
+	     cq_expect(xrc.cq, XRC_FIRST_ID + which, IBV_WC_LOC_LEN_ERR);
+	xrc_close(&xrc);
+	return ok;
+}
+
+/* ---------------------------------------------------------------------------- */
+
 static const struct {
 	bool (*run)(struct stage *stage, struct maps *maps);
 	const char *name;
@@ -251,6 +387,14 @@ int main(int argc, char **argv)
 		ok = events_none(setup.b_dev.ctx) &&
 		     events_none(setup.a_dev.ctx) && ok;
 		tap_ok(neighbours_work(&neighbours) && ok, "%s", cases[i].name);
+	}
+	/* behind the last there is nothing */
+	for (i = 0; i < 2; i++) {
+		ok = spoiled_receive(&setup, i ? XRC_RECEIVES - 1 : 5);
+		ok = events_none(setup.b_dev.ctx) && ok;
+		tap_ok(neighbours_work(&neighbours) && ok,
+		       "XRC: the length of %s receive's list",
+		       i ? "the last" : "a");
 	}
 	neighbours_close(&neighbours);
 	setup_close(&setup);

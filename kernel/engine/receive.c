@@ -2,6 +2,8 @@
 /*
  * Receives, as the responder uses them up.
  */
+#include <linux/minmax.h>
+
 #include "../verbs/dev.h"
 #include "../verbs/srq.h"
 #include "engine.h"
@@ -15,14 +17,19 @@
 void mic_recv_copy(const struct mic_ring *ring, struct mic_sges *sges,
 		   u64 *wr_id)
 {
+	const u32 room = (ring->info.stride - sizeof(struct mic_recv_wqe)) /
+			 sizeof(struct mic_sge);
 	const void *slot = mic_ring_head(ring);
 	struct mic_recv_wqe wqe;
 
 	memcpy(&wqe, slot, sizeof(wqe));
 	barrier();
 	*wr_id = wqe.wr_id;
-	/* the provider checked it; more is cut off and found too small */
-	sges->nsge = min(wqe.num_sge, sges->max);
+	/*
+	 * The provider checked it; more is cut off and found too small. An XRC
+	 * target has room for more than the element of an SRQ may have.
+	 */
+	sges->nsge = min3(wqe.num_sge, sges->max, room);
 	memcpy(sges->sge, slot + sizeof(wqe),
 	       sges->nsge * sizeof(*sges->sge));
 }
