@@ -383,6 +383,31 @@ static bool xrc_destroy_target(struct xrc *xrc)
 	       cq_expect(xrc->cq, 2, IBV_WC_SUCCESS);
 }
 
+/* A target has no queues of its own, so nothing is allocated for any. */
+static bool xrc_no_queues(struct xrc *xrc)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrc->xrcd,
+		.cap = {
+			.max_send_wr = UINT32_MAX,
+			.max_recv_wr = UINT32_MAX,
+			.max_send_sge = UINT32_MAX,
+			.max_recv_sge = UINT32_MAX,
+			.max_inline_data = UINT32_MAX,
+		},
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(xrc->setup->b_dev.ctx, &attr);
+
+	if (!check(qp, "ibv_create_qp_ex: %s", strerror(errno)))
+		return false;
+	return check(!ibv_destroy_qp(qp), "ibv_destroy_qp fails") &&
+	       check(!attr.cap.max_send_wr && !attr.cap.max_recv_wr &&
+			     !attr.cap.max_send_sge && !attr.cap.max_recv_sge,
+		     "it says that it has queues");
+}
+
 static bool xrc_resize(struct xrc *xrc)
 {
 	return check(!try_post_shared(xrc->srq[0], &xrc->setup->b_mem, 7),
@@ -415,6 +440,7 @@ static const struct {
 	{ xrc_destroy_srq, "XRC: a destroyed queue's completions are gone" },
 	{ xrc_destroy_target, "XRC: a destroyed target's completions stay" },
 	{ xrc_resize, "XRC: resizing" },
+	{ xrc_no_queues, "XRC: a target of any size is made without queues" },
 };
 
 static void run_case(struct setup *setup, struct neighbours *neighbours,

@@ -125,10 +125,8 @@ static int mic_qp_buf_create(struct mic_qp *qp)
 	struct mic_buf *buf;
 	size_t size = 0;
 
-	if (qp->type == IB_QPT_XRC_TGT) {
-		memset(cap, 0, sizeof(*cap));
+	if (qp->type == IB_QPT_XRC_TGT)
 		return 0;
-	}
 	mic_ring_layout(&qp->req.ring, max(cap->max_send_wr, 1U),
 			mic_send_stride(cap), &size);
 	cap->max_send_wr = qp->req.ring.info.entries;
@@ -176,7 +174,9 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	qp->recv_cq = init->recv_cq ? to_mic_cq(init->recv_cq) : NULL;
 	qp->xrcd = init->qp_type == IB_QPT_XRC_TGT ? init->xrcd : NULL;
 	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
-	qp->cap = init->cap;
+	/* an XRC target has no queues, whatever was asked for */
+	if (qp->type != IB_QPT_XRC_TGT)
+		qp->cap = init->cap;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mtu = IB_MTU_4096;
 }
@@ -252,7 +252,7 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (qp->type != IB_QPT_XRC_TGT)
 		qp->uctx = mic_udata_uctx(udata);
 
-	err = mic_sges_init(&qp->req.sges, init->cap.max_send_sge);
+	err = mic_sges_init(&qp->req.sges, qp->cap.max_send_sge);
 	if (!err)
 		err = mic_sges_init(&qp->resp.sges, mic_qp_recv_sge(qp));
 	if (err)
