@@ -163,7 +163,8 @@ static int mic_reg_mr_cmd(struct ib_udata *udata, struct mic_reg_mr_cmd *cmd)
 	int err;
 
 	memset(cmd, 0, sizeof(*cmd));
-	if (!udata->inlen)
+	/* kernel consumers have none */
+	if (!udata || !udata->inlen)
 		return 0;
 	if (udata->inlen < sizeof(*cmd))
 		return -EINVAL;
@@ -205,6 +206,8 @@ struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		return ERR_PTR(err);
 	if (cmd.flags & MIC_REG_MR_NULL)
 		return mic_reg_null_mr(ibpd, start, length, iova, access);
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
 	if (access & IB_ACCESS_ON_DEMAND)
 		return mic_odp_reg_mr(ibpd, start, length, iova, access);
 
