@@ -97,6 +97,10 @@ int mic_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct mic_cq *cq = to_mic_cq(ibcq);
 
 	hrtimer_cancel(&cq->timer);
+	/* who lists objects may still look */
+	spin_lock_irq(&cq->lock);
+	cq->ctl = NULL;
+	spin_unlock_irq(&cq->lock);
 	mic_buf_destroy(cq->buf);
 	atomic_dec(&to_mic_dev(ibcq->device)->ncq);
 	return 0;

@@ -20,7 +20,7 @@
  * @resize_lock: one resize at a time, taken before @lock
  * @lock: serialises everything below; irq-safe, the innermost lock
  * @buf: memory
- * @ctl: control block in shared memory
+ * @ctl: control block in shared memory; NULL once the queue is destroyed
  * @ring: elements in shared memory
  * @entries: number of elements, a power of two
  * @producer: index of the next element to write

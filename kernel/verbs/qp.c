@@ -38,6 +38,24 @@ struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn)
 }
 
 /**
+ * mic_qp_get_listed - the queue pair of one that ib_core has listed
+ * @ibqp: may be being destroyed; the caller keeps the structure
+ *
+ * Return: the queue pair with a reference, or NULL if it is gone.
+ */
+struct mic_qp *mic_qp_get_listed(struct ib_qp *ibqp)
+{
+	struct mic_qp *qp;
+
+	rcu_read_lock();
+	qp = rcu_dereference(container_of(ibqp, struct mic_ibqp, ibqp)->qp);
+	if (qp && !refcount_inc_not_zero(&qp->ref))
+		qp = NULL;
+	rcu_read_unlock();
+	return qp;
+}
+
+/**
  * mic_qp_put - drop a reference
  * @qp: queue pair
  */
@@ -269,7 +287,7 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 
 	init->cap = qp->cap;
 	ibqp->qp_num = qp->qpn;
-	container_of(ibqp, struct mic_ibqp, ibqp)->qp = qp;
+	rcu_assign_pointer(container_of(ibqp, struct mic_ibqp, ibqp)->qp, qp);
 	/* from here on the QP can be found */
 	xa_store(&dev->qps, qp->qpn, qp, GFP_KERNEL);
 	return 0;
@@ -312,6 +330,7 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct mic_dev *dev = qp->dev;
 
 	mic_qp_stop(qp);
+	RCU_INIT_POINTER(container_of(ibqp, struct mic_ibqp, ibqp)->qp, NULL);
 	/* XRC targets are the kernel's as well, and have no CQs */
 	if (!qp->user && qp->type != IB_QPT_XRC_TGT) {
 		mic_cq_forget(qp->send_cq, ibqp);

@@ -230,15 +230,20 @@ struct mic_qp {
 	struct work_struct work;
 };
 
-/* What ib_core allocates: a pointer, since it frees without a grace period. */
+/*
+ * What ib_core allocates: a pointer, since it frees without a grace period.
+ * Cleared when the queue pair is destroyed: who lists objects may still look.
+ */
 struct mic_ibqp {
 	struct ib_qp ibqp;
-	struct mic_qp *qp;
+	struct mic_qp __rcu *qp;
 };
 
+/* For verbs, during which ib_core doesn't destroy the queue pair. */
 static inline struct mic_qp *to_mic_qp(struct ib_qp *ibqp)
 {
-	return container_of(ibqp, struct mic_ibqp, ibqp)->qp;
+	return rcu_dereference_protected(container_of(ibqp, struct mic_ibqp,
+						      ibqp)->qp, true);
 }
 
 static inline bool mic_qp_is_ud(const struct mic_qp *qp)
@@ -253,6 +258,7 @@ static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
 }
 
 struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
+struct mic_qp *mic_qp_get_listed(struct ib_qp *ibqp);
 void mic_qp_put(struct mic_qp *qp);
 void mic_qp_event(struct mic_qp *qp, enum ib_event_type type);
 

@@ -183,11 +183,14 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	return err;
 }
 
+/* Who lists objects asks, too, and passes over those that answer EAGAIN. */
 int mic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		 struct ib_qp_init_attr *init)
 {
-	struct mic_qp *qp = to_mic_qp(ibqp);
+	struct mic_qp *qp = mic_qp_get_listed(ibqp);
 
+	if (!qp)
+		return -EAGAIN;
 	mutex_lock(&qp->modify_lock);
 	mic_qp_lock(qp);
 	*attr = qp->attr;
@@ -208,5 +211,6 @@ int mic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
 	init->qp_type = ibqp->qp_type;
 	init->port_num = 1;
+	mic_qp_put(qp);
 	return 0;
 }

@@ -2,9 +2,11 @@
 /*
  * What "rdma resource show" tells beside what ib_core knows by itself.
  *
- * ib_core takes an object off its list, and waits for those who still look at
- * it, before it has the object destroyed. So the object stays, but it may
- * change under our eyes: a value is true by itself, two of them need not fit.
+ * Whoever looks keeps what ib_core has allocated, but not what is behind it: some
+ * kernels take an object off their list, and wait for those who look at it, before
+ * they have it destroyed, others afterwards. So each object says itself whether it
+ * is still there; of one that is not EAGAIN is told, and nldev passes it over. It
+ * may change under our eyes: a value is true by itself, two of them need not fit.
  */
 #include <net/netlink.h>
 #include <rdma/rdma_netlink.h>
@@ -109,18 +111,23 @@ struct mic_cq_view {
 	bool overflow;
 };
 
-/* Under the lock, for resize_cq exchanges the ring. */
-static void mic_cq_look(struct mic_cq *cq, struct mic_cq_view *view)
+/* Under the lock, for resize_cq exchanges the ring, and destroy_cq frees it. */
+static bool mic_cq_look(struct mic_cq *cq, struct mic_cq_view *view)
 {
 	unsigned long flags;
+	bool there;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	view->entries = cq->entries;
-	view->producer = cq->producer;
-	view->consumer = READ_ONCE(cq->ctl->consumer);
-	view->arm = READ_ONCE(cq->ctl->arm);
-	view->overflow = cq->overflow;
+	there = cq->ctl;
+	if (there) {
+		view->entries = cq->entries;
+		view->producer = cq->producer;
+		view->consumer = READ_ONCE(cq->ctl->consumer);
+		view->arm = READ_ONCE(cq->ctl->arm);
+		view->overflow = cq->overflow;
+	}
 	spin_unlock_irqrestore(&cq->lock, flags);
+	return there;
 }
 
 static const char *mic_arm_name(u32 arm)
@@ -137,26 +144,27 @@ static const char *mic_arm_name(u32 arm)
 	}
 }
 
-static int mic_put_cq(struct sk_buff *msg, struct mic_cq *cq)
+static int mic_put_cq(struct sk_buff *msg, const struct mic_cq_view *view)
 {
-	struct mic_cq_view view;
-
-	mic_cq_look(cq, &view);
-	return rdma_nl_put_driver_u32(msg, "entries", view.entries) ?:
-	       rdma_nl_put_driver_u32(msg, "producer", view.producer) ?:
-	       rdma_nl_put_driver_u32(msg, "consumer", view.consumer) ?:
+	return rdma_nl_put_driver_u32(msg, "entries", view->entries) ?:
+	       rdma_nl_put_driver_u32(msg, "producer", view->producer) ?:
+	       rdma_nl_put_driver_u32(msg, "consumer", view->consumer) ?:
 	       rdma_nl_put_driver_string(msg, "armed",
-					 mic_arm_name(view.arm)) ?:
-	       rdma_nl_put_driver_u32(msg, "overflow", view.overflow);
+					 mic_arm_name(view->arm)) ?:
+	       rdma_nl_put_driver_u32(msg, "overflow", view->overflow);
 }
 
 int mic_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 {
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	struct mic_cq_view view;
+	struct nlattr *table;
 
+	if (!mic_cq_look(to_mic_cq(ibcq), &view))
+		return -EAGAIN;
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
-	return mic_fill_end(msg, table, mic_put_cq(msg, to_mic_cq(ibcq)));
+	return mic_fill_end(msg, table, mic_put_cq(msg, &view));
 }
 
 static int mic_put_sq(struct sk_buff *msg, const struct mic_req *req)
@@ -186,23 +194,31 @@ static int mic_put_rq(struct sk_buff *msg, const struct mic_ring *ring)
 				      READ_ONCE(ring->consumer));
 }
 
+static int mic_put_qp(struct sk_buff *msg, const struct mic_qp *qp)
+{
+	return rdma_nl_put_driver_string(msg, "requester",
+					 mic_req_activity(qp)) ?:
+	       mic_put_sq(msg, &qp->req) ?:
+	       mic_put_rq(msg, &qp->resp.ring) ?:
+	       rdma_nl_put_driver_u32(msg, "windows_imported",
+				      READ_ONCE(qp->nimports)) ?:
+	       rdma_nl_put_driver_u32(msg, "windows_exported",
+				      READ_ONCE(qp->nexports));
+}
+
 int mic_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	const struct mic_qp *qp = to_mic_qp(ibqp);
-	int err;
+	struct mic_qp *qp = mic_qp_get_listed(ibqp);
+	struct nlattr *table;
+	int err = -EMSGSIZE;
 
-	if (!table)
-		return -EMSGSIZE;
-	err = rdma_nl_put_driver_string(msg, "requester",
-					mic_req_activity(qp)) ?:
-	      mic_put_sq(msg, &qp->req) ?:
-	      mic_put_rq(msg, &qp->resp.ring) ?:
-	      rdma_nl_put_driver_u32(msg, "windows_imported",
-				     READ_ONCE(qp->nimports)) ?:
-	      rdma_nl_put_driver_u32(msg, "windows_exported",
-				     READ_ONCE(qp->nexports));
-	return mic_fill_end(msg, table, err);
+	if (!qp)
+		return -EAGAIN;
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (table)
+		err = mic_fill_end(msg, table, mic_put_qp(msg, qp));
+	mic_qp_put(qp);
+	return err;
 }
 
 struct mic_srq_view {
@@ -213,38 +229,44 @@ struct mic_srq_view {
 	bool broken;
 };
 
-/* Under the lock, for modify_srq exchanges the ring. */
-static void mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view)
+/* Under the lock, for modify_srq exchanges the ring, and destroy_srq frees it. */
+static bool mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view)
 {
 	const struct mic_ring *ring = &srq->ring;
 	unsigned long flags;
+	bool there;
 
 	spin_lock_irqsave(&srq->lock, flags);
-	view->entries = ring->info.entries;
-	view->producer = READ_ONCE(ring->ctl->producer);
-	view->consumer = ring->consumer;
-	view->limit = srq->limit;
-	view->broken = srq->broken;
+	there = ring->ctl;
+	if (there) {
+		view->entries = ring->info.entries;
+		view->producer = READ_ONCE(ring->ctl->producer);
+		view->consumer = ring->consumer;
+		view->limit = srq->limit;
+		view->broken = srq->broken;
+	}
 	spin_unlock_irqrestore(&srq->lock, flags);
+	return there;
 }
 
-static int mic_put_srq(struct sk_buff *msg, struct mic_srq *srq)
+static int mic_put_srq(struct sk_buff *msg, const struct mic_srq_view *view)
 {
-	struct mic_srq_view view;
-
-	mic_srq_look(srq, &view);
-	return rdma_nl_put_driver_u32(msg, "entries", view.entries) ?:
-	       rdma_nl_put_driver_u32(msg, "producer", view.producer) ?:
-	       rdma_nl_put_driver_u32(msg, "consumer", view.consumer) ?:
-	       rdma_nl_put_driver_u32(msg, "limit", view.limit) ?:
-	       rdma_nl_put_driver_u32(msg, "broken", view.broken);
+	return rdma_nl_put_driver_u32(msg, "entries", view->entries) ?:
+	       rdma_nl_put_driver_u32(msg, "producer", view->producer) ?:
+	       rdma_nl_put_driver_u32(msg, "consumer", view->consumer) ?:
+	       rdma_nl_put_driver_u32(msg, "limit", view->limit) ?:
+	       rdma_nl_put_driver_u32(msg, "broken", view->broken);
 }
 
 int mic_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 {
-	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	struct mic_srq_view view;
+	struct nlattr *table;
 
+	if (!mic_srq_look(to_mic_srq(ibsrq), &view))
+		return -EAGAIN;
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
-	return mic_fill_end(msg, table, mic_put_srq(msg, to_mic_srq(ibsrq)));
+	return mic_fill_end(msg, table, mic_put_srq(msg, &view));
 }

@@ -85,6 +85,10 @@ int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 
 	if (ibsrq->srq_type == IB_SRQT_XRC)
 		mic_xrc_srq_hide(srq);
+	/* who lists objects may still look */
+	spin_lock_irq(&srq->lock);
+	srq->ring.ctl = NULL;
+	spin_unlock_irq(&srq->lock);
 	mic_buf_destroy(srq->buf);
 	atomic_dec(&to_mic_dev(ibsrq->device)->nsrq);
 	return 0;

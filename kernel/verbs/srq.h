@@ -24,7 +24,7 @@ struct mic_sges;
  * @modify_lock: one modify at a time, taken before @lock
  * @lock: serialises taking, arming of the limit and kernel posting; irq-safe
  * @buf: memory
- * @ring: the queue
+ * @ring: the queue; without &mic_ring.ctl once it is destroyed
  * @max_wr: elements granted
  * @max_sge: scatter/gather elements per receive
  * @limit: an event is due when fewer receives are left; 0 if none is due
