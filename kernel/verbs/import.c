@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Importing windows: which memory of a peer a process may map, and when it no
- * longer may.
+ * Importing windows: which memory of a peer a process may map.
  *
  * What is checked is what the engine would check for a request, and what a
  * page table can't express on top: a mapping is of whole pages, and of pages
@@ -9,9 +8,7 @@
  * process must be allowed to access its peer's memory anyway.
  *
  * A window hangs on three things, both queue pairs and the key. Whatever
- * happens to one of them ends the window: first its state word says so, then
- * no fault maps it any more, then it is taken out of the mappings. When
- * mic_import_revoke() returns, no process reaches the memory through it.
+ * happens to one of them ends the window (revoke.c).
  */
 #include <linux/mm.h>
 #include <linux/pid.h>
@@ -34,9 +31,8 @@
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 
 /*
- * Protects the lists of windows of all queue pairs and keys. Taken after the
- * locks of those, and held while a window is revoked, which leaves the lists
- * last, so that who holds it and finds none in a list knows that none is left.
+ * Protects the lists of windows of all queue pairs, keys and files. The innermost
+ * mutex; nothing waits under it.
  */
 DEFINE_MUTEX(mic_import_lock);
 
@@ -191,7 +187,6 @@ static void mic_import_add(struct mic_import *imp,
 	imp->qp = t->qp;
 	imp->peer = t->peer;
 	imp->mkey = t->mkey;
-	imp->mkey->mapped = true;
 	list_add_tail(&imp->qp_entry, &imp->qp->imports);
 	list_add_tail(&imp->peer_entry, &imp->peer->exports);
 	list_add_tail(&imp->mkey_entry, &imp->mkey->imports);
@@ -200,20 +195,18 @@ static void mic_import_add(struct mic_import *imp,
 	WRITE_ONCE(imp->mkey->nimports, imp->mkey->nimports + 1);
 }
 
-static void mic_import_remove(struct mic_import *imp)
+/* Lists are walked as a whole, so they have an end. */
+static bool mic_import_has_room(const struct mic_import_target *t)
 {
-	list_del_init(&imp->qp_entry);
-	list_del_init(&imp->peer_entry);
-	list_del_init(&imp->mkey_entry);
-	WRITE_ONCE(imp->qp->nimports, imp->qp->nimports - 1);
-	WRITE_ONCE(imp->peer->nexports, imp->peer->nexports - 1);
-	WRITE_ONCE(imp->mkey->nimports, imp->mkey->nimports - 1);
+	return t->qp->nimports < MIC_WINDOW_SLOTS &&
+	       t->peer->nexports < MIC_WINDOW_SLOTS &&
+	       t->mkey->nimports < MIC_WINDOW_SLOTS;
 }
 
 /*
  * Hang the window on what it depends on. A queue pair may fail at any time,
- * under one of its own locks: either we see its state here, or it sees the
- * window.
+ * under one of its own locks: either we see its state here, or it sees that it
+ * may have a window.
  */
 static int mic_import_link(struct mic_import *imp,
 			   const struct mic_import_target *t)
@@ -221,11 +214,17 @@ static int mic_import_link(struct mic_import *imp,
 	int err = 0;
 
 	mutex_lock(&mic_import_lock);
-	if (mic_import_connected(t->qp, t->peer)) {
+	WRITE_ONCE(t->qp->mapped, true);
+	WRITE_ONCE(t->peer->mapped, true);
+	WRITE_ONCE(t->mkey->mapped, true);
+	smp_mb();	/* pairs with mic_imports_revoke_qp() */
+	if (!mic_import_connected(t->qp, t->peer)) {
+		err = -ENOTCONN;
+	} else if (!mic_import_has_room(t)) {
+		err = -ENOSPC;
+	} else {
 		WRITE_ONCE(imp->live, true);
 		mic_import_add(imp, t);
-	} else {
-		err = -ENOTCONN;
 	}
 	mutex_unlock(&mic_import_lock);
 	return err;
@@ -425,72 +424,13 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 	INIT_LIST_HEAD(&imp->qp_entry);
 	INIT_LIST_HEAD(&imp->peer_entry);
 	INIT_LIST_HEAD(&imp->mkey_entry);
+	INIT_LIST_HEAD(&imp->dead_entry);
 	err = mic_import_from_peer(imp, &t, req, trusted_mm);
 	if (err) {
 		kfree(imp);
 		return ERR_PTR(err);
 	}
 	return imp;
-}
-
-/**
- * mic_import_revoke - take a window away
- * @imp: window, revoked before or not; the caller holds mic_import_lock
- *
- * Context: process context; takes as long as the memory is large.
- */
-void mic_import_revoke(struct mic_import *imp)
-{
-	lockdep_assert_held(&mic_import_lock);
-	if (list_empty(&imp->qp_entry))
-		return;
-	mic_windows_set_state(imp->ws, imp->slot, MIC_WINDOW_REVOKED);
-	down_write(&imp->ws->lock);
-	WRITE_ONCE(imp->live, false);
-	up_write(&imp->ws->lock);
-	mic_windows_zap(imp->ws, imp);
-	mic_import_remove(imp);
-}
-
-/**
- * mic_imports_revoke_qp - take away the windows of a queue pair
- * @qp: queue pair whose state or attributes don't stand any more: what it
- *	imported, and what its peer did
- *
- * Context: process context; the queue pair's locks may be held.
- */
-void mic_imports_revoke_qp(struct mic_qp *qp)
-{
-	struct mic_import *imp, *next;
-
-	if (!qp->user)
-		return;
-	mutex_lock(&mic_import_lock);
-	list_for_each_entry_safe(imp, next, &qp->imports, qp_entry)
-		mic_import_revoke(imp);
-	list_for_each_entry_safe(imp, next, &qp->exports, peer_entry)
-		mic_import_revoke(imp);
-	mutex_unlock(&mic_import_lock);
-}
-
-/**
- * mic_imports_revoke_mkey - take away the windows of a key
- * @mkey: key that nobody can get any more, or that is not valid and has no
- *	users, so that no window is being added
- *
- * Context: process context; the key's lock may be held.
- */
-void mic_imports_revoke_mkey(struct mic_mkey *mkey)
-{
-	struct mic_import *imp, *next;
-
-	/* set before the reference or the use was dropped that we waited for */
-	if (!mkey->mapped)
-		return;
-	mutex_lock(&mic_import_lock);
-	list_for_each_entry_safe(imp, next, &mkey->imports, mkey_entry)
-		mic_import_revoke(imp);
-	mutex_unlock(&mic_import_lock);
 }
 
 /**

@@ -35,7 +35,7 @@ struct mic_dev;
  * @qp: type 2 windows: number of the only QP that may use it, otherwise 0
  * @imports: windows of it that others have mapped, under mic_import_lock
  * @nimports: how many, likewise
- * @mapped: there ever was one; set by a user of the key
+ * @mapped: there may have been one; set by a user of the key, likewise
  * @valid: the key grants access
  * @access: enum ib_access_flags
  * @pd: protection domain

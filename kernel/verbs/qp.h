@@ -195,6 +195,7 @@ struct mic_resp {
  * @exports: windows this QP has given its peer's process, likewise
  * @nimports: number of @imports, likewise
  * @nexports: number of @exports, likewise
+ * @mapped: there may have been a window; set under mic_import_lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
  */
@@ -226,6 +227,7 @@ struct mic_qp {
 	struct list_head exports;
 	u32 nimports;
 	u32 nexports;
+	bool mapped;
 	struct mutex modify_lock;
 	struct work_struct work;
 };

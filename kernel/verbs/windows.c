@@ -221,6 +221,19 @@ void mic_windows_zap(struct mic_windows *ws, const struct mic_import *imp)
 }
 
 /**
+ * mic_windows_zap_all - take all windows' pages out of all mappings
+ * @ws: windows file
+ *
+ * Context: process context, may sleep.
+ */
+void mic_windows_zap_all(struct mic_windows *ws)
+{
+	/* to the end of the file */
+	unmap_mapping_range(ws->mapping,
+			    (loff_t)MIC_WINDOW_STATE_PAGES << PAGE_SHIFT, 0, 1);
+}
+
+/**
  * mic_windows_add - give a window a slot
  * @ws: windows file
  * @imp: window, complete but for its place in the file
@@ -272,9 +285,7 @@ void mic_windows_del(struct mic_windows *ws, struct mic_import *imp)
 
 static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 {
-	mutex_lock(&mic_import_lock);
 	mic_import_revoke(imp);
-	mutex_unlock(&mic_import_lock);
 	mic_windows_del(ws, imp);
 	kfree(imp);
 }
@@ -399,6 +410,16 @@ static void mic_windows_destroy(struct mic_windows *ws)
 	kfree(ws);
 }
 
+/**
+ * mic_windows_put - drop a reference
+ * @ws: windows file
+ */
+void mic_windows_put(struct mic_windows *ws)
+{
+	if (refcount_dec_and_test(&ws->ref))
+		complete(&ws->gone);
+}
+
 /* Nothing of the file is mapped any more, and nobody else has it. */
 static int mic_windows_release(struct inode *inode, struct file *file)
 {
@@ -410,6 +431,9 @@ static int mic_windows_release(struct inode *inode, struct file *file)
 		mic_window_free(ws, imp);
 		cond_resched();
 	}
+	/* who took away windows that are gone by now may still be about to leave */
+	mic_windows_put(ws);
+	wait_for_completion(&ws->gone);
 	mic_windows_destroy(ws);
 	simple_release_fs(&mic_windows_mnt, &mic_windows_pins);
 	return 0;
@@ -437,6 +461,10 @@ static struct mic_windows *mic_windows_create(struct mic_doorbell *db)
 		return NULL;
 	}
 	init_rwsem(&ws->lock);
+	refcount_set(&ws->ref, 1);
+	init_completion(&ws->gone);
+	mutex_init(&ws->bury_lock);
+	INIT_LIST_HEAD(&ws->dead);
 	xa_init_flags(&ws->imports, XA_FLAGS_ALLOC);
 	ws->mm = current->mm;
 	mmgrab(ws->mm);

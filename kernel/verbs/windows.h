@@ -5,8 +5,10 @@
 #ifndef MIC_WINDOWS_H
 #define MIC_WINDOWS_H
 
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/refcount.h>
 #include <linux/rwsem.h>
 #include <linux/xarray.h>
 #include <rdma/mic-abi.h>
@@ -30,6 +32,10 @@ struct seq_file;
  * @mapping: has all mappings of the file
  * @lock: faults hold it for reading while they install memory of peers; who
  *	holds it for writing knows that none does
+ * @ref: one for the file, one for each who takes windows of it away
+ * @gone: the last reference was dropped
+ * @bury_lock: held while dead windows are taken out of the mappings
+ * @dead: of @imports those that end, under mic_import_lock
  * @imports: struct mic_import by slot
  * @state: pages with the state words of the slots
  * @scratch: what is behind revoked windows
@@ -39,6 +45,10 @@ struct mic_windows {
 	struct mm_struct *mm;
 	struct address_space *mapping;
 	struct rw_semaphore lock;
+	refcount_t ref;
+	struct completion gone;
+	struct mutex bury_lock;
+	struct list_head dead;
 	struct xarray imports;
 	struct page *state[MIC_WINDOW_STATE_PAGES];
 	struct page *scratch;
@@ -56,6 +66,8 @@ struct mic_windows {
  * @qp_entry: in &mic_qp.imports of @qp
  * @peer_entry: in &mic_qp.exports of @peer
  * @mkey_entry: in &mic_mkey.imports of @mkey
+ * @dead_entry: in &mic_windows.dead of @ws, or with who takes it out of the
+ *	mappings
  * @qpn: number of the initiator
  * @rkey: key
  * @addr: first byte, in terms of the key
@@ -63,12 +75,12 @@ struct mic_windows {
  * @access: enum ib_access_flags
  * @win: the memory, if @live
  * @win_off: where its first page is in @win
- * @live: faults map the memory; set under mic_import_lock, cleared under
- *	&mic_windows.lock as well
+ * @live: faults map the memory; changed under mic_import_lock
  * @busy: it is being made or given back; under the lock of
  *	&mic_windows.imports
  *
- * The lists are under mic_import_lock, and what is in one is in all three.
+ * The lists are under mic_import_lock, and what is in that of a queue pair is in
+ * the other's and in that of the key.
  */
 struct mic_import {
 	struct mic_windows *ws;
@@ -81,6 +93,7 @@ struct mic_import {
 	struct list_head qp_entry;
 	struct list_head peer_entry;
 	struct list_head mkey_entry;
+	struct list_head dead_entry;
 	u32 qpn;
 	u32 rkey;
 	u64 addr;
@@ -100,10 +113,12 @@ struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey,
 struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 				     struct mic_window_import *req,
 				     const struct mm_struct *trusted_mm);
+void mic_imports_show(struct seq_file *m, struct mic_qp *qp);
+
+/* revoke.c: until when */
 void mic_import_revoke(struct mic_import *imp);
 void mic_imports_revoke_qp(struct mic_qp *qp);
 void mic_imports_revoke_mkey(struct mic_mkey *mkey);
-void mic_imports_show(struct seq_file *m, struct mic_qp *qp);
 
 /* windows.c: how it is mapped */
 int mic_windows_open(struct mic_doorbell *db);
@@ -111,6 +126,8 @@ int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write);
 void mic_windows_del(struct mic_windows *ws, struct mic_import *imp);
 void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state);
 void mic_windows_zap(struct mic_windows *ws, const struct mic_import *imp);
+void mic_windows_zap_all(struct mic_windows *ws);
+void mic_windows_put(struct mic_windows *ws);
 
 /* attach.c: what a process could do to another anyway */
 bool mic_may_attach(struct pid *pid, struct mm_struct *mm);
