@@ -10,6 +10,7 @@
  * A window hangs on three things, both queue pairs and the key. Whatever
  * happens to one of them ends the window (revoke.c).
  */
+#include <linux/etherdevice.h>
 #include <linux/mm.h>
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
@@ -36,21 +37,35 @@
  */
 DEFINE_MUTEX(mic_import_lock);
 
-/* What an import is about. References are held, also to the peer's device. */
+/*
+ * What an import is about. References are held, also to the peer's device. @addr
+ * is what led there.
+ */
 struct mic_import_target {
 	struct mic_qp *qp;
+	struct mic_addr addr;
 	struct mic_node *node;
 	struct mic_qp *peer;
 	struct mic_mkey *mkey;
 };
 
-/* Would the peer carry out a request of @qp right now? Both are locked. */
-static bool mic_import_connected(const struct mic_qp *qp,
-				 const struct mic_qp *peer)
+/* Is the peer that was found still the one that requests go to? */
+static bool mic_import_is_peer(const struct mic_import_target *t)
 {
+	const struct mic_qp *qp = t->qp;
+
+	return qp->attr.dest_qp_num == t->peer->qpn &&
+	       !memcmp(&qp->addr.dgid, &t->addr.dgid, sizeof(t->addr.dgid)) &&
+	       ether_addr_equal(qp->addr.dmac, t->addr.dmac);
+}
+
+/* Would the peer carry out a request of the QP right now? Both are locked. */
+static bool mic_import_connected(const struct mic_import_target *t)
+{
+	const struct mic_qp *qp = t->qp, *peer = t->peer;
 	int state = READ_ONCE(peer->state);
 
-	if (READ_ONCE(qp->state) != IB_QPS_RTS)
+	if (READ_ONCE(qp->state) != IB_QPS_RTS || !mic_import_is_peer(t))
 		return false;
 	/* the first request makes an event, so it has to be the engine's */
 	if (state != IB_QPS_RTS && state != IB_QPS_SQD &&
@@ -218,7 +233,7 @@ static int mic_import_link(struct mic_import *imp,
 	WRITE_ONCE(t->peer->mapped, true);
 	WRITE_ONCE(t->mkey->mapped, true);
 	smp_mb();	/* pairs with mic_imports_revoke_qp() */
-	if (!mic_import_connected(t->qp, t->peer)) {
+	if (!mic_import_connected(t)) {
 		err = -ENOTCONN;
 	} else if (!mic_import_has_room(t)) {
 		err = -ENOSPC;
@@ -236,7 +251,7 @@ static int mic_import_fill(struct mic_import *imp,
 {
 	int err, write;
 
-	if (!mic_import_connected(t->qp, t->peer))
+	if (!mic_import_connected(t))
 		return -ENOTCONN;
 	err = mic_import_range(imp, t, req);
 	if (err)
@@ -307,15 +322,14 @@ static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 /* Only memory of this kernel can be mapped. */
 static int mic_import_find_peer(struct mic_import_target *t)
 {
-	struct mic_addr addr;
 	u32 qpn;
 
 	mutex_lock(&t->qp->req.lock);
-	addr = t->qp->addr;
+	t->addr = t->qp->addr;
 	qpn = t->qp->attr.dest_qp_num;
 	mic_import_unlock_req(t->qp);
 
-	t->node = mic_fabric_find(&addr, dev_net(t->qp->dev->ndev));
+	t->node = mic_fabric_find(&t->addr, dev_net(t->qp->dev->ndev));
 	if (!t->node)
 		return -ENOTCONN;
 	if (t->node->ops->submit != mic_resp_submit) {
