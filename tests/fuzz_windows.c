@@ -42,13 +42,26 @@ static void on_bus_error(int signal)
 	siglongjmp(escape, signal);
 }
 
+/* After some wrong keys a queue pair gets no windows until it is reset. */
+static uint32_t wrong_key(struct random_state *random)
+{
+	static unsigned int count;
+
+	if (!(++count % 8)) {
+		endpoint_set_state(&a, IBV_QPS_RESET);
+		endpoint_set_state(&b, IBV_QPS_RESET);
+		pair_connect(&a, &b);
+	}
+	return fuzz_number(random);
+}
+
 static void fuzz_import(struct random_state *random)
 {
 	struct mic_window_import req = {
 		.qpn = random_below(random, 8) ? a.qp->qp_num :
 						 fuzz_number(random),
 		.rkey = random_below(random, 8) ? region.mr->rkey :
-						  fuzz_number(random),
+						  wrong_key(random),
 		.access = random_below(random, 4) ? 0 : fuzz_number(random),
 	};
 

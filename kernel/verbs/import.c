@@ -38,6 +38,14 @@
 DEFINE_MUTEX(mic_import_lock);
 
 /*
+ * Wrong keys that a queue pair's peer may ask for before it gets no more windows.
+ * A request with a wrong key ends the connection; windows that are refused must
+ * not be the way to try all keys. Some are wrong for good reasons: a key may have
+ * been withdrawn while it was on its way to the peer.
+ */
+#define MIC_IMPORT_GUESSES	8
+
+/*
  * What an import is about. References are held, also to the peer's device. @addr
  * is what led there.
  */
@@ -98,6 +106,8 @@ static struct mic_mr *mic_mkey_region(struct mic_mkey *mkey)
 /*
  * Find what the key stands for and cut it to what was asked for. The offsets
  * in @imp are in bytes here.
+ *
+ * Return: 0, -ENOKEY if the peer may not know such a key, -ERANGE.
  */
 static int mic_import_range(struct mic_import *imp,
 			    const struct mic_import_target *t,
@@ -111,10 +121,10 @@ static int mic_import_range(struct mic_import *imp,
 
 	err = mic_mkey_seg(mkey, req->rkey, t->peer->ibqp->pd, 0, addr, length,
 			   &seg);
+	if (err == -EACCES || (mkey->qp && mkey->qp != t->peer->qpn))
+		return -ENOKEY;
 	if (err)
 		return err;
-	if (mkey->qp && mkey->qp != t->peer->qpn)
-		return -EACCES;
 	imp->addr = addr;
 	imp->length = length;
 	imp->win = seg.win;
@@ -251,8 +261,6 @@ static int mic_import_fill(struct mic_import *imp,
 {
 	int err, write;
 
-	if (!mic_import_connected(t))
-		return -ENOTCONN;
 	err = mic_import_range(imp, t, req);
 	if (err)
 		return err;
@@ -279,7 +287,7 @@ static int mic_import_locked(struct mic_import *imp,
 {
 	const struct mic_mr *mr;
 	bool trusted;
-	int err = -EACCES;
+	int err = -ENOKEY;
 
 	t->mkey = mic_mkey_get_remote(t->peer->dev, req->rkey);
 	if (!t->mkey)
@@ -293,6 +301,25 @@ static int mic_import_locked(struct mic_import *imp,
 	}
 	mic_mkey_put_remote(t->mkey);
 	return err;
+}
+
+/* Whether a key is right is told to the peer only, and not as often as it likes. */
+static int mic_import_checked(struct mic_import *imp,
+			      struct mic_import_target *t,
+			      struct mic_window_import *req,
+			      const struct mm_struct *trusted_mm)
+{
+	int err;
+
+	if (!mic_import_connected(t))
+		return -ENOTCONN;
+	if (t->peer->guesses == MIC_IMPORT_GUESSES)
+		return -EACCES;
+	err = mic_import_locked(imp, t, req, trusted_mm);
+	if (err != -ENOKEY)
+		return err;
+	t->peer->guesses++;
+	return -EACCES;
 }
 
 /* Who drops that lock looks whether somebody wanted it meanwhile. */
@@ -313,7 +340,7 @@ static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 
 	mutex_lock(&t->qp->req.lock);
 	mutex_lock(&t->peer->resp.lock);
-	err = mic_import_locked(imp, t, req, trusted_mm);
+	err = mic_import_checked(imp, t, req, trusted_mm);
 	mutex_unlock(&t->peer->resp.lock);
 	mic_import_unlock_req(t->qp);
 	return err;

@@ -196,6 +196,7 @@ struct mic_resp {
  * @nimports: number of @imports, likewise
  * @nexports: number of @exports, likewise
  * @mapped: there may have been a window; set under mic_import_lock
+ * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
  */
@@ -228,6 +229,7 @@ struct mic_qp {
 	u32 nimports;
 	u32 nexports;
 	bool mapped;
+	u8 guesses;
 	struct mutex modify_lock;
 	struct work_struct work;
 };

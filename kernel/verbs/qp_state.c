@@ -58,6 +58,7 @@ static void mic_qp_reset(struct mic_qp *qp)
 	qp->resp.broken = false;
 	qp->comm_est = false;
 	qp->last_wqe = false;
+	qp->guesses = 0;
 	if (qp->req.ring.ctl) {
 		mic_ring_reset(&qp->req.ring);
 		WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);

@@ -70,8 +70,9 @@
  * peer's memory, entirely, if MIC_WINDOW_SCRATCH is not set afterwards.
  *
  * Errors: ENOTCONN (not now: queue pair or peer are in no state for it),
- * EACCES (the key does not exist or does not allow it), ERANGE (not within the
- * key's bounds), EPERM (the key allows it, but a mapping would give more),
+ * EACCES (the key does not exist or does not allow it, or the peer was asked for
+ * too many that don't exist; then it is so until it resets its queue pair), ERANGE
+ * (not within the key's bounds), EPERM (the key allows it, but a mapping would give more),
  * EOPNOTSUPP (the peer or its memory can't be mapped), ENOSPC (no slot left),
  * ENOENT (no such queue pair), ENOMEM.
  */
