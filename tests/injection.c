@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dmabuf.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -33,7 +32,6 @@ static struct {
 	struct ibv_srq *srq;
 	struct ibv_dm *dm;
 	struct ibv_xrcd *xrcd;
-	struct dmabuf buf;
 	struct endpoint ud;
 	struct endpoint a;
 	struct endpoint b;
@@ -41,12 +39,16 @@ static struct {
 
 static int fail_nth_fd;
 
+/* Writing this is a copy, too, and may be the one that fails; but only once. */
 static void fail_nth(unsigned int n)
 {
 	char text[16];
+	size_t length;
 
 	snprintf(text, sizeof(text), "%u", n);
-	if (pwrite(fail_nth_fd, text, strlen(text), 0) < 0)
+	length = strlen(text);
+	if (pwrite(fail_nth_fd, text, length, 0) < 0 &&
+	    (errno != EFAULT || pwrite(fail_nth_fd, text, length, 0) < 0))
 		bail("fail-nth: %s", strerror(errno));
 }
 
@@ -128,12 +130,6 @@ static void *dm_mr(void)
 {
 	return ibv_reg_dm_mr(bench.pd, bench.dm, 0, 4096,
 			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
-}
-
-static void *dmabuf_mr(void)
-{
-	return ibv_reg_dmabuf_mr(bench.pd, 0, bench.buf.length, 0, bench.buf.fd,
-				 ACCESS_ALL);
 }
 
 static void *alloc_dm(void)
@@ -378,6 +374,10 @@ static void *query_qp(void)
 	return done(ibv_query_qp(bench.b.qp, &attr, IBV_QP_STATE, &init));
 }
 
+/*
+ * Not ibv_reg_dmabuf_mr(): dma_buf_vmap() itself warns when the exporter has no
+ * memory left.
+ */
 static const struct {
 	const char *name;
 	void *(*create)(void);
@@ -391,7 +391,6 @@ static const struct {
 	{ "ibv_alloc_null_mr", null_mr, dereg_mr },
 	{ "ibv_alloc_dm", alloc_dm, free_dm },
 	{ "ibv_reg_dm_mr", dm_mr, dereg_mr },
-	{ "ibv_reg_dmabuf_mr", dmabuf_mr, dereg_mr },
 	{ "ibv_alloc_mw", alloc_mw, dealloc_mw },
 	{ "ibv_create_comp_channel", create_channel, destroy_channel },
 	{ "ibv_create_cq", create_cq, destroy_cq },
@@ -413,9 +412,12 @@ static const struct {
 
 /* --- the cases ---------------------------------------------------------------- */
 
-/* What a verb may say when memory is short, or user memory is not there. */
-static bool is_expected(int error)
+/* What verb @i may say when memory is short, or user memory is not there. */
+static bool is_expected(unsigned int i, int error)
 {
+	/* The library finds words of its own for a device that can't be opened. */
+	if (verbs[i].destroy == close_device)
+		return true;
 	return error == ENOMEM || error == EFAULT || error == EAGAIN ||
 	       /* libibverbs knows no better when a query fails */
 	       error == EIO || error == ENOSYS;
@@ -440,7 +442,7 @@ static int fail_each(unsigned int i)
 			ok &= check(!verbs[i].destroy(object),
 				    "failure %u: it can't be undone", n);
 		else
-			ok &= check(failed && is_expected(error),
+			ok &= check(failed && is_expected(i, error),
 				    "failure %u: %s", n, strerror(error));
 		refused += !object;
 	}
@@ -481,8 +483,6 @@ static void bench_open(struct setup *setup)
 	bench.xrcd = open_xrcd();
 	if (!bench.cq || !bench.srq || !bench.dm || !bench.xrcd)
 		bail("objects to try with: %s", strerror(errno));
-	if (!dmabuf_create(&bench.buf, 4 * PAGE_BYTES))
-		bail("no dma-buf");
 	endpoint_create(&bench.ud, &setup->a_dev, &options);
 	options.type = IBV_QPT_RC;
 	pair_create(&bench.a, &setup->a_dev, &bench.b, &setup->b_dev, &options);
@@ -492,7 +492,6 @@ static void bench_close(void)
 {
 	endpoint_destroy(&bench.ud);
 	pair_destroy(&bench.a, &bench.b);
-	dmabuf_destroy(&bench.buf);
 	check(!ibv_close_xrcd(bench.xrcd), "ibv_close_xrcd");
 	check(!ibv_free_dm(bench.dm), "ibv_free_dm");
 	check(!ibv_destroy_srq(bench.srq), "ibv_destroy_srq");
