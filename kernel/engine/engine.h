@@ -59,6 +59,7 @@ void mic_req_tell(struct mic_qp *qp, const struct mic_send_wqe *wqe,
 		  u32 length, enum ib_wc_status status);
 void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
 		    struct mic_budget *budget);
+void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status);
 
 /* pending.c: answers that come later */
 enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node);
@@ -72,11 +73,12 @@ static inline bool mic_req_has_answer(const struct mic_req *req)
 }
 
 /* window.c: several segments on their way at once */
-bool mic_window_takes(u8 wr_opcode);
+bool mic_window_admits(const struct mic_qp *qp);
 bool mic_window_is_open(const struct mic_qp *qp);
 bool mic_window_submit(struct mic_qp *qp, struct mic_node *node);
 bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget);
 void mic_window_cancel(struct mic_qp *qp);
+void mic_window_destroy(struct mic_qp *qp);
 
 /* request.c: a request, from its queue element to an operation */
 enum mic_kind {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Answers that come later: those of nodes behind a wire.
+ * Answers that come later, to unreliable services: that there is room again on
+ * the way to a node behind a wire. The answers to reliable ones are in window.c.
  *
  * While an answer is pending the queue waits, and holds what the answer needs:
- * a reference to itself, its node, and the memory of a READ. Whoever brings the
- * answer leaves it in &mic_req.ack and has the worker look at it.
+ * a reference to itself, and its node. Whoever brings the answer leaves it in
+ * &mic_req.ack and has the worker look at it.
  */
 #include <linux/wait_bit.h>
 

@@ -83,7 +83,7 @@ static void mic_req_sq_error(struct mic_qp *qp)
 }
 
 /* The request failed; what that means for the queue is IBA 10.3.1. */
-static void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
+void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 {
 	trace_mic_req_error(qp, status);
 	mic_count_req_error(qp->dev, status);
@@ -261,8 +261,7 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	node = mic_req_node(qp);
 	if (!node)
 		return MIC_ACK_NONE;
-	if (mic_node_is_remote(node) && mic_qp_is_reliable(qp) &&
-	    mic_window_takes(qp->req.wqe.opcode))
+	if (mic_node_is_remote(node) && mic_qp_is_reliable(qp))
 		return mic_window_submit(qp, node) ? MIC_ACK_PENDING :
 						     MIC_ACK_NONE;
 	ack = mic_req_submit_to(qp, node);
@@ -358,7 +357,7 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	ack = mic_req_submit(qp);
 	if (ack != MIC_ACK_PENDING)
 		mic_req_segment_done(qp, ack, budget);
-	else if (!oc->local_access)
+	else
 		mic_sges_release(&req->sges);	/* it has left */
 }
 
@@ -394,7 +393,7 @@ static bool mic_req_next(struct mic_qp *qp, struct mic_budget *budget)
 		return false;
 	mic_req_fetch(req);
 	status = mic_req_start(qp);
-	if (req->nflight && (status || !mic_window_takes(req->wqe.opcode))) {
+	if (req->nflight && (status || !mic_window_admits(qp))) {
 		req->active = false;	/* not before its time */
 		return false;
 	}

@@ -2,11 +2,14 @@
 /*
  * Several segments on their way to another machine at once.
  *
- * SENDs and WRITEs need nothing here once they have left, so the next one can
- * follow before the answer is there. Answers are acted upon in the order of
- * sending. The responder takes nothing out of sequence: when it refuses one, it
- * refuses all that were sent after it, and they are sent again. Everything else
- * waits until nothing is on its way.
+ * Nobody waits for an answer before the next segment goes, but for a fence and
+ * for what changes a key here. Answers are acted upon in the order of sending.
+ * The responder takes nothing out of sequence: when it refuses one, it refuses
+ * all that were sent after it, and they are sent again.
+ *
+ * What brings something back keeps no key meanwhile: where the data goes is
+ * looked up anew when it is there. So a region can be deregistered however long
+ * the other machine takes. Only pages that are in place for this access stay.
  */
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
@@ -40,24 +43,65 @@ static void mic_flight_done(struct mic_op *op, enum mic_ack ack)
 	mic_qp_put(qp);
 }
 
-/**
- * mic_window_takes - whether a request may be on its way with others
- * @wr_opcode: enum mic_wr_opcode, unchecked
- *
- * Return: true for what brings nothing back and changes nothing here.
- */
-bool mic_window_takes(u8 wr_opcode)
+/* READs and atomics need a place for what comes back. */
+static bool mic_brings_back(const struct mic_op *op)
 {
-	switch (wr_opcode) {
-	case MIC_WR_SEND:
-	case MIC_WR_SEND_WITH_IMM:
-	case MIC_WR_SEND_WITH_INV:
-	case MIC_WR_RDMA_WRITE:
-	case MIC_WR_RDMA_WRITE_WITH_IMM:
+	return op->code == MIC_OP_READ || op->code == MIC_OP_CMP_SWAP ||
+	       op->code == MIC_OP_FETCH_ADD;
+}
+
+/* A piece of what was asked for is there, with the operation still pending. */
+static void mic_flight_land(struct mic_op *op, u32 off, const void *from,
+			    u32 len)
+{
+	struct mic_flight *flight = container_of(op, struct mic_flight, op);
+	static const struct mic_window linear;
+	const struct mic_seg seg = {
+		.win = &linear,
+		.off = (uintptr_t)from,
+		.len = len,
+	};
+	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
+	struct mic_sges *sges = &flight->sges;
+	struct mic_qp *qp = flight->qp;
+	bool resolved = sges->nseg;
+	struct mic_sgl dst;
+
+	if (!resolved && !flight->status)
+		flight->status = mic_sges_resolve(sges, qp->dev, qp->ibqp->pd,
+						  IB_ACCESS_LOCAL_WRITE,
+						  flight->length, off,
+						  off + len);
+	if (flight->status)
+		return;
+	dst.seg = sges->seg;
+	dst.nseg = sges->nseg;
+	mic_sgl_copy(&dst, off, &src, 0, len);
+	if (!resolved)
+		mic_sges_release(sges);
+}
+
+/**
+ * mic_window_admits - whether the next request may follow those on their way
+ * @qp: queue pair; the caller holds &mic_req.lock
+ *
+ * Return: false if it has to wait for answers.
+ */
+bool mic_window_admits(const struct mic_qp *qp)
+{
+	const struct mic_req *req = &qp->req;
+	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
+
+	if (!req->nflight)
 		return true;
-	default:
+	if (!oc || oc->kind == MIC_KIND_LOCAL)
 		return false;
-	}
+	if (!req->nreads)
+		return true;
+	if (req->wqe.flags & MIC_WQE_FENCE)
+		return false;
+	return !mic_brings_back(&req->op) ||
+	       req->nreads < qp->attr.max_rd_atomic;
 }
 
 /**
@@ -77,6 +121,55 @@ bool mic_window_is_open(const struct mic_qp *qp)
 	       mic_node_is_live(req->node);
 }
 
+/* Memory for flights; those that bring something back need a list each. */
+static bool mic_window_alloc(struct mic_req *req, struct mic_flight *flight)
+{
+	if (!mic_brings_back(&req->op) || flight->sges.sge)
+		return true;
+	return !mic_sges_init(&flight->sges, req->sges.max);
+}
+
+/* The list goes with the segment; what is still to be sent needs it, too. */
+static void mic_flight_take_sges(struct mic_req *req,
+				 struct mic_flight *flight)
+{
+	struct mic_sges *sges = &flight->sges;
+
+	swap(req->sges, flight->sges);
+	if (!sges->pins)
+		mic_sges_release(sges);
+	req->sges.nsge = sges->nsge;
+	memcpy(req->sges.sge, sges->sge, sges->nsge * sizeof(*sges->sge));
+}
+
+static struct mic_flight *mic_flight_begin(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	struct mic_flight *flight;
+
+	if (!req->flight)
+		req->flight = kcalloc(MIC_FLIGHTS, sizeof(*flight), GFP_KERNEL);
+	if (!req->flight)
+		return NULL;
+	flight = mic_flight_at(req, req->nflight);
+	if (!mic_window_alloc(req, flight))
+		return NULL;
+	req->nflight++;
+	flight->qp = qp;
+	flight->op = req->op;
+	flight->op.done = mic_flight_done;
+	flight->op.land = mic_flight_land;
+	flight->wqe = req->wqe;
+	flight->length = req->length;
+	flight->answered = false;
+	flight->status = IB_WC_SUCCESS;
+	if (mic_brings_back(&req->op)) {
+		req->nreads += !!(req->op.flags & MIC_OP_FIRST);
+		mic_flight_take_sges(req, flight);
+	}
+	return flight;
+}
+
 /**
  * mic_window_submit - send the current segment and go on
  * @qp: queue pair; the caller holds &mic_req.lock
@@ -87,21 +180,14 @@ bool mic_window_is_open(const struct mic_qp *qp)
 bool mic_window_submit(struct mic_qp *qp, struct mic_node *node)
 {
 	struct mic_req *req = &qp->req;
-	struct mic_flight *flight;
+	struct mic_flight *flight = mic_flight_begin(qp);
 	enum mic_ack ack;
 
-	if (!req->flight)
-		req->flight = kcalloc(MIC_FLIGHTS, sizeof(*flight), GFP_KERNEL);
-	if (!req->flight)
-		return false;
-
-	flight = mic_flight_at(req, req->nflight++);
-	flight->qp = qp;
-	flight->op = req->op;
-	flight->op.done = mic_flight_done;
-	flight->wqe = req->wqe;
-	flight->length = req->length;
-	flight->answered = false;
+	if (!flight) {
+		/* those before it come first, then it is tried again */
+		req->held = req->nflight;
+		return req->nflight;
+	}
 	refcount_inc(&qp->ref);
 	ack = mic_node_submit(node, &flight->op);
 	req->held = ack != MIC_ACK_PENDING;
@@ -137,6 +223,7 @@ static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
 		return;
 	budget->wqes--;
 	req->ahead--;
+	req->nreads -= mic_brings_back(&flight->op);
 	mic_count(qp->dev, oc->counter);
 	mic_req_tell(qp, &flight->wqe, flight->length, IB_WC_SUCCESS);
 }
@@ -145,9 +232,7 @@ static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
  * Back to the request at the ring's head: it is read anew, since what is known
  * of it is not all that it takes to send it.
  */
-static void mic_window_refused(struct mic_qp *qp,
-			       const struct mic_flight *flight,
-			       struct mic_budget *budget)
+static void mic_window_back(struct mic_qp *qp, const struct mic_flight *flight)
 {
 	struct mic_req *req = &qp->req;
 
@@ -157,7 +242,27 @@ static void mic_window_refused(struct mic_qp *qp,
 	req->op.rnr_timer = flight->op.rnr_timer;
 	req->psn = flight->op.psn;
 	req->repeat = true;
-	mic_req_answer(qp, flight->ack, budget);
+}
+
+/* What became of the oldest. */
+static void mic_window_answered(struct mic_qp *qp, struct mic_flight *flight,
+				struct mic_budget *budget)
+{
+	const struct mic_opcode *oc = mic_opcode(qp, flight->wqe.opcode);
+
+	if (!flight->ack && oc->kind == MIC_KIND_ATOMIC)
+		mic_flight_land(&flight->op, 0, &flight->op.result,
+				sizeof(flight->op.result));
+	mic_sges_release(&flight->sges);
+	if (flight->ack) {
+		mic_window_back(qp, flight);
+		mic_req_answer(qp, flight->ack, budget);
+	} else if (flight->status) {
+		mic_window_back(qp, flight);
+		mic_req_fail(qp, flight->status);
+	} else {
+		mic_window_acked(qp, flight, budget);
+	}
 }
 
 /*
@@ -167,14 +272,17 @@ static void mic_window_refused(struct mic_qp *qp,
 static bool mic_window_again(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
-	const struct mic_flight *flight = mic_flight_at(req, req->nflight - 1);
+	struct mic_flight *flight = mic_flight_at(req, req->nflight - 1);
 
 	if (!req->held || !mic_flight_has_answer(flight) ||
 	    flight->ack != MIC_ACK_AGAIN)
 		return false;
+	mic_sges_release(&flight->sges);
 	req->nflight--;
 	req->held = false;
 	req->done = flight->op.seg_off;
+	if (mic_brings_back(&flight->op) && flight->op.flags & MIC_OP_FIRST)
+		req->nreads--;
 	if (flight->op.flags & MIC_OP_LAST) {
 		req->psn = flight->op.psn;
 		req->active = true;
@@ -204,10 +312,7 @@ bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget)
 		return false;
 	req->first_flight = (req->first_flight + 1) % MIC_FLIGHTS;
 	req->nflight--;
-	if (flight->ack)
-		mic_window_refused(qp, flight, budget);
-	else
-		mic_window_acked(qp, flight, budget);
+	mic_window_answered(qp, flight, budget);
 	return true;
 }
 
@@ -229,13 +334,30 @@ void mic_window_cancel(struct mic_qp *qp)
 	while (req->nflight) {
 		flight = mic_flight_at(req, --req->nflight);
 		if (mic_flight_has_answer(flight))
-			continue;
-		if (mic_node_cancel(req->node, &flight->op))
+			;
+		else if (mic_node_cancel(req->node, &flight->op))
 			mic_qp_put(qp);
 		else
 			wait_var_event(&flight->answered,
 				       mic_flight_has_answer(flight));
+		mic_sges_release(&flight->sges);
 	}
+	req->nreads = 0;
 	req->ahead = 0;
 	req->held = false;
+}
+
+/**
+ * mic_window_destroy - free what the flights of a queue pair have
+ * @qp: queue pair without flights
+ */
+void mic_window_destroy(struct mic_qp *qp)
+{
+	struct mic_flight *flight = qp->req.flight;
+	int i;
+
+	for (i = 0; flight && i < MIC_FLIGHTS; i++)
+		mic_sges_destroy(&flight[i].sges);
+	kfree(flight);
+	qp->req.flight = NULL;
 }

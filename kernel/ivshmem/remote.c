@@ -274,15 +274,9 @@ static bool mic_remote_data(struct mic_path *path, struct mic_pending *p,
 			    const struct mic_rec_response *resp,
 			    const void *data)
 {
-	static const struct mic_window linear;
-	const struct mic_op *op = p->op;
-	u32 off = resp->seg_off - op->seg_off, len = resp->rec.payload;
-	const struct mic_seg seg = {
-		.win = &linear,
-		.off = (uintptr_t)data,
-		.len = len,
-	};
-	const struct mic_sgl from = { .seg = &seg, .nseg = 1 };
+	u32 len = resp->rec.payload;
+	struct mic_op *op = p->op;
+	u32 off = resp->seg_off - op->seg_off;
 
 	lockdep_assert_held(&path->lock);
 	if (op->code != MIC_OP_READ || resp->seg_off < op->seg_off ||
@@ -290,7 +284,7 @@ static bool mic_remote_data(struct mic_path *path, struct mic_pending *p,
 		return false;
 	p->copying = true;
 	spin_unlock(&path->lock);
-	mic_sgl_copy(op->data, resp->seg_off, &from, 0, len);
+	op->land(op, resp->seg_off, data, len);
 	spin_lock(&path->lock);
 	WRITE_ONCE(p->copying, false);
 	wake_up(&path->copied);

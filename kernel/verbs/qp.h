@@ -53,17 +53,22 @@ struct mic_sges {
  * @qp: queue pair, a reference is held until the answer is there
  * @op: what was asked
  * @wqe: the kernel's copy of the request
+ * @sges: where what comes back belongs; resolved only while it is copied, or
+ *	all the time if pages are in place for this access only
  * @length: bytes in the message
  * @answered: the answer is there
  * @ack: answer
+ * @status: why what came back could not be put there
  */
 struct mic_flight {
 	struct mic_qp *qp;
 	struct mic_op op;
 	struct mic_send_wqe wqe;
+	struct mic_sges sges;
 	u32 length;
 	bool answered;
 	u8 ack;
+	enum ib_wc_status status;
 };
 
 enum mic_req_flags {
@@ -95,6 +100,7 @@ enum mic_req_flags {
  * @flight: segments on their way, a ring; NULL until one is needed
  * @first_flight: index of the oldest
  * @nflight: how many
+ * @nreads: requests on their way, or begun, that bring something back
  * @ahead: requests that have left whole, but have no answer; the current one is
  *	that far from the ring's head
  * @retry_left: repetitions left for want of an answer
@@ -119,6 +125,7 @@ struct mic_req {
 	struct mic_flight *flight;
 	u32 first_flight;
 	u32 nflight;
+	u32 nreads;
 	u32 ahead;
 	u8 retry_left;
 	u8 rnr_left;

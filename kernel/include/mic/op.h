@@ -108,7 +108,10 @@ struct mic_addr {
  * @result: atomics, out: the value before the operation
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
  * @data: the requester's memory, one byte for each of the message: source of
- *	SEND and WRITE, target of READ
+ *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
+ *	only
+ * @land: takes data of a READ from a node behind a wire, before @done: some bytes
+ *	and where they are in the message; called in process context
  * @done: takes an answer that comes later: called once, in atomic context
  * @entry: the backend's, while the answer is pending
  * @slot: the backend's, while the answer is pending
@@ -137,6 +140,7 @@ struct mic_op {
 	u64 swap;
 	u64 result;
 	const struct mic_sgl *data;
+	void (*land)(struct mic_op *op, u32 off, const void *from, u32 len);
 	void (*done)(struct mic_op *op, enum mic_ack ack);
 	struct list_head entry;
 	u32 slot;
