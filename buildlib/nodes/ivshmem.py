@@ -6,14 +6,25 @@ What travels are 8-byte numbers, little-endian, some with a descriptor: the
 protocol's version, one's own number, -1 with the memory; then for each peer
 and vector the peer's number with an eventfd, oneself last. A peer's number
 without a descriptor: it has left.
+
+A device can't tell its kernel that another has left. So this server does, in
+the region (Documentation/fabric.md): it frees the entries of the node table
+that name the device as their doorbell, and rings everybody.
 """
 
+import mmap
 import os
 import socket
 import struct
 
 VERSION = 0
 VECTORS = 8
+MAGIC = b"mic-fab1"
+HEADER = struct.Struct("<8sII")  # magic, version, nodes
+TABLE = 4096
+ENTRY_SIZE = 2048
+ENTRY = struct.Struct("<IIII")  # owner, generation, doorbell, vectors
+NODES_MAX = 16
 
 
 class Peer:
@@ -35,6 +46,13 @@ class Peer:
         for fd in other.events:
             self.tell(other.number, fd)
 
+    def ring(self):
+        for fd in self.events:
+            try:
+                os.eventfd_write(fd, 1)
+            except BlockingIOError:
+                pass  # it has not looked at the last 2^64 rings
+
     def close(self):
         self.sock.close()
         for fd in self.events:
@@ -47,6 +65,7 @@ class Server:
     def __init__(self, path, size):
         self.memory = os.memfd_create("mic-region", os.MFD_CLOEXEC)
         os.ftruncate(self.memory, size)
+        self.table = mmap.mmap(self.memory, TABLE + NODES_MAX * ENTRY_SIZE)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(path)
         self.listener.listen(16)
@@ -70,10 +89,26 @@ class Server:
 
     def readable(self, sock):
         """A device never says anything: it has gone."""
-        if sock.recv(64):
-            return False
+        try:
+            if sock.recv(64):
+                return False
+        except ConnectionResetError:
+            pass  # it was killed before it read all
         peer = self.peers.pop(sock)
         for other in self.peers.values():
             other.tell(peer.number)
         peer.close()
+        self.free_entries(peer.number)
         return True
+
+    def free_entries(self, number):
+        magic, version, nodes = HEADER.unpack_from(self.table)
+        if magic != MAGIC or version != 1:
+            return
+        for i in range(min(nodes, NODES_MAX)):
+            at = TABLE + i * ENTRY_SIZE
+            owner, _, doorbell, vectors = ENTRY.unpack_from(self.table, at)
+            if owner and vectors and doorbell == number:
+                self.table[at:at + 4] = bytes(4)
+        for other in self.peers.values():
+            other.ring()

@@ -59,7 +59,11 @@ struct mic_geometry {
  * @geo: where things are
  * @slot: this node's entry of the node table
  * @owner: what it was taken with
- * @evicted: it was taken by another
+ * @term: how often it was taken; 0 while another has it
+ * @terms: how often it was taken, also while another has it
+ * @other: owner that took it from this node
+ * @other_beat: that one's heartbeat
+ * @other_since: when that was seen first, in jiffies
  * @vectors: interrupts; 0: poll
  * @irq: their numbers
  * @doorbell: number that rings this node
@@ -68,6 +72,9 @@ struct mic_geometry {
  * @interrupts: how many came
  * @gids_changed: tells when GIDs are to be published anew
  * @gids_dirty: they are
+ * @gid_seq: of the GIDs that are published
+ * @ngid: how many
+ * @gids: GIDs
  * @path: to the other nodes, by slot; NULL for this one
  */
 struct mic_ivs {
@@ -78,7 +85,11 @@ struct mic_ivs {
 	struct mic_geometry geo;
 	u32 slot;
 	u32 owner;
-	bool evicted;
+	u32 term;
+	u32 terms;
+	u32 other;
+	u64 other_beat;
+	unsigned long other_since;
 	int vectors;
 	int irq[MIC_IVS_VECTORS];
 	u32 doorbell;
@@ -87,6 +98,9 @@ struct mic_ivs {
 	atomic_t interrupts;
 	struct notifier_block gids_changed;
 	bool gids_dirty;
+	u32 gid_seq;
+	u32 ngid;
+	struct mic_region_gid gids[MIC_REGION_GIDS];
 	struct mic_path *path[MIC_REGION_NODES];
 };
 
@@ -149,6 +163,7 @@ struct mic_served {
  * @entry: that entry
  * @task: the thread that receives, and has all that follows without a lock
  * @idle: polling: how long nothing happened
+ * @term: &mic_ivs.term that the channels are used in
  *
  * @peer: owner of the entry, seen by the tick
  * @heartbeat: last seen, by the tick
@@ -165,6 +180,7 @@ struct mic_served {
  * @up: both sides agree on a session; changed under @tx_mutex and @net_lock
  * @broken: the other side wrote nonsense: begin anew
  * @stalled: a request waits for room for its answer
+ * @cons: how far the other side had read its lanes when room was last looked for
  * @word: what the other side published when it was last looked at
  * @mine: this side's session
  * @seen: the other side's
@@ -203,6 +219,7 @@ struct mic_path {
 	const struct mic_region_node *entry;
 	struct task_struct *task;
 	u32 idle;
+	u32 term;
 
 	u32 peer;
 	u64 heartbeat;
@@ -218,6 +235,7 @@ struct mic_path {
 	bool up;
 	bool broken;
 	bool stalled;
+	u32 cons[MIC_LANES];
 	u64 word;
 	u32 mine;
 	u32 seen;
@@ -278,7 +296,9 @@ int mic_region_join(struct mic_ivs *ivs);
 void mic_region_leave(struct mic_ivs *ivs);
 void mic_region_announce(struct mic_ivs *ivs);
 bool mic_region_beat(struct mic_ivs *ivs);
+bool mic_region_retake(struct mic_ivs *ivs);
 void mic_region_publish_gids(struct mic_ivs *ivs);
+bool mic_region_gids_stand(struct mic_ivs *ivs);
 int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
 			 struct mic_gid_info *info);
 

@@ -43,21 +43,49 @@ static irqreturn_t mic_ivs_interrupt(int irq, void *arg)
 	return IRQ_HANDLED;
 }
 
+/* This node's entry is another's now, and so are its channels. */
+static void mic_ivs_lose_entry(struct mic_ivs *ivs)
+{
+	dev_err_ratelimited(&ivs->pdev->dev, "another node took entry %u\n",
+			    ivs->slot);
+	netif_carrier_off(ivs->ndev);
+	ivs->other = 0;
+	WRITE_ONCE(ivs->term, 0);
+}
+
+static bool mic_ivs_is_idle(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i] && READ_ONCE(ivs->path[i]->up))
+			return false;
+	return true;
+}
+
+static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
+{
+	if (!mic_ivs_is_idle(ivs) || !mic_region_retake(ivs))
+		return;
+	dev_info_ratelimited(&ivs->pdev->dev, "node %u again\n", ivs->slot);
+	netif_carrier_on(ivs->ndev);
+	WRITE_ONCE(ivs->gids_dirty, true);
+}
+
 static void mic_ivs_tick(struct work_struct *work)
 {
 	struct mic_ivs *ivs = container_of(to_delayed_work(work),
 					   struct mic_ivs, tick);
 	u32 i;
 
-	if (!ivs->evicted && !mic_region_beat(ivs)) {
-		dev_err(&ivs->pdev->dev, "another node took entry %u\n",
-			ivs->slot);
-		netif_carrier_off(ivs->ndev);
-		ivs->evicted = true;
-	}
-	if (!ivs->evicted)
+	if (!ivs->term)
+		mic_ivs_take_entry_back(ivs);
+	else if (!mic_region_beat(ivs))
+		mic_ivs_lose_entry(ivs);
+	if (ivs->term)
 		mic_region_announce(ivs);
-	if (xchg(&ivs->gids_dirty, false) && !ivs->evicted) {
+	if (ivs->term && (xchg(&ivs->gids_dirty, false) ||
+			  !mic_region_gids_stand(ivs))) {
 		mic_region_publish_gids(ivs);
 		for (i = 0; i < ivs->geo.nodes; i++)
 			if (ivs->path[i])

@@ -218,7 +218,7 @@ static void mic_path_go_down(struct mic_path *path)
 	path->stat[MIC_STAT_NONSENSE] += path->broken;
 	WRITE_ONCE(path->broken, false);
 	/* an entry that another has now has its channels, too */
-	if (!READ_ONCE(path->ivs->evicted))
+	if (READ_ONCE(path->ivs->term) == path->term)
 		mic_path_begin(path);
 	dev_info_ratelimited(&path->ivs->pdev->dev, "node %u is gone\n",
 			     path->slot);
@@ -237,25 +237,40 @@ static void mic_path_see(struct mic_path *path, u32 session)
 	mic_path_publish(path);
 }
 
+/* Is all as it was when the path came up? */
+static bool mic_path_stands(const struct mic_path *path, u32 term)
+{
+	return term == path->term && READ_ONCE(path->alive) &&
+	       !READ_ONCE(path->broken) &&
+	       READ_ONCE(path->entry->owner) == path->up_peer &&
+	       lower_32_bits(path->word) == path->seen;
+}
+
 /* Up or down? Called whenever the thread wakes. */
 static void mic_path_control(struct mic_path *path)
 {
 	/* the word before the lanes */
 	u64 word = smp_load_acquire(&path->rx_ch->session);
 	u32 theirs = lower_32_bits(word), seen = upper_32_bits(word);
-	bool alive = READ_ONCE(path->alive) && !READ_ONCE(path->ivs->evicted);
+	u32 term = READ_ONCE(path->ivs->term);
 
 	path->word = word;
 	if (path->up) {
-		if (alive && !READ_ONCE(path->broken) &&
-		    READ_ONCE(path->peer) == path->up_peer &&
-		    theirs == path->seen) {
+		if (mic_path_stands(path, term)) {
 			mic_path_read_gids(path);
 			return;
 		}
 		mic_path_go_down(path);
 	}
-	if (!alive || !theirs)
+	if (!term)
+		return;
+	if (term != path->term) {
+		path->term = term;
+		mic_path_begin(path);
+	}
+	/* a new owner counts from its second heartbeat on */
+	if (!READ_ONCE(path->alive) || !theirs ||
+	    READ_ONCE(path->entry->owner) != READ_ONCE(path->peer))
 		return;
 	/* somebody else may have written there */
 	if (READ_ONCE(path->tx_ch->session) != mic_path_word(path))
@@ -349,12 +364,29 @@ static bool mic_path_receive(struct mic_path *path)
 /* Was room wanted, and is there some? */
 static void mic_path_look_for_room(struct mic_path *path)
 {
+	int i;
+
+	for (i = 0; i < MIC_LANES; i++)
+		path->cons[i] = READ_ONCE(*path->tx[i].cons);
 	if (READ_ONCE(path->tx_ch->want_room)) {
 		WRITE_ONCE(path->tx_ch->want_room, 0);
 		smp_mb();	/* who finds none after this sets it again */
 		mic_remote_room(path);
 	}
 	mic_net_room(path);
+}
+
+/* Room is wanted, and there is more than when it was last looked for. */
+static bool mic_path_has_room_news(struct mic_path *path)
+{
+	int i;
+
+	if (!READ_ONCE(path->tx_ch->want_room))
+		return false;
+	for (i = 0; i < MIC_LANES; i++)
+		if (READ_ONCE(*path->tx[i].cons) != path->cons[i])
+			return true;
+	return false;
 }
 
 static bool mic_path_has_news(struct mic_path *path)
@@ -369,7 +401,7 @@ static bool mic_path_has_news(struct mic_path *path)
 		if (mic_lane_pending(&path->rx[i]) &&
 		    (i != MIC_LANE_REQUEST || !path->stalled))
 			return true;
-	return READ_ONCE(path->broken);
+	return READ_ONCE(path->broken) || mic_path_has_room_news(path);
 }
 
 /* Polling: the longer nothing happens, the longer the pause. */
@@ -379,6 +411,13 @@ static void mic_path_pause(struct mic_path *path)
 
 	path->idle++;
 	usleep_range(us, 2 * us);
+}
+
+/* A channel of an entry that another has is not ours to write to. */
+static void mic_path_set_need_kick(struct mic_path *path, u32 value)
+{
+	if (READ_ONCE(path->ivs->term))
+		WRITE_ONCE(path->rx_ch->need_kick, value);
 }
 
 /* Until the other node, the tick or a local thread has something to say. */
@@ -391,21 +430,20 @@ static void mic_path_sleep(struct mic_path *path)
 	set_current_state(TASK_IDLE);
 	if (!++path->sleeps)
 		path->sleeps = 1;
-	WRITE_ONCE(path->rx_ch->need_kick, path->sleeps);
+	mic_path_set_need_kick(path, path->sleeps);
 	smp_mb();	/* need_kick, then the last look */
 	if (!kthread_should_stop() && !mic_path_has_news(path)) {
 		path->stat[MIC_STAT_SLEEP]++;
 		schedule();
 	}
 	__set_current_state(TASK_RUNNING);
-	WRITE_ONCE(path->rx_ch->need_kick, 0);
+	mic_path_set_need_kick(path, 0);
 }
 
 static int mic_path_thread(void *arg)
 {
 	struct mic_path *path = arg;
 
-	mic_path_begin(path);
 	while (!kthread_should_stop()) {
 		mic_path_control(path);
 		if (path->up) {

@@ -194,6 +194,7 @@ static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)
 	if (cmpxchg(&entry->owner, from, ivs->owner) != from)
 		return false;
 	ivs->slot = slot;
+	WRITE_ONCE(ivs->term, ++ivs->terms);
 	entry->generation++;
 	entry->gid_seq = 0;
 	entry->ngid = 0;
@@ -290,6 +291,51 @@ bool mic_region_beat(struct mic_ivs *ivs)
 }
 
 /**
+ * mic_region_retake - take the entry back that another has taken
+ * @ivs: device that has lost it
+ *
+ * At once if nobody has it, or when the heart of who has does not beat: it was
+ * somebody who writes what he likes, or has died since.
+ *
+ * Context: the tick, with no path that still uses the entry's channels.
+ * Return: whether this node has it again.
+ */
+bool mic_region_retake(struct mic_ivs *ivs)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+	u64 heartbeat = READ_ONCE(entry->heartbeat);
+	u32 owner = READ_ONCE(entry->owner);
+
+	if (owner != ivs->other || heartbeat != ivs->other_beat) {
+		ivs->other = owner;
+		ivs->other_beat = heartbeat;
+		ivs->other_since = jiffies;
+	}
+	if (owner && time_before(jiffies, ivs->other_since +
+				 msecs_to_jiffies(mic_dead_ms)))
+		return false;
+	ivs->owner = mic_random_id();
+	return mic_region_take(ivs, ivs->slot, owner);
+}
+
+static void mic_region_list_gids(struct mic_ivs *ivs)
+{
+	struct mic_gid_info *info;
+	int i;
+
+	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
+	if (!info)
+		return;
+	ivs->ngid = mic_fabric_gids_on(ivs->ndev, info, MIC_REGION_GIDS);
+	memset(ivs->gids, 0, sizeof(ivs->gids));
+	for (i = 0; i < ivs->ngid; i++) {
+		memcpy(ivs->gids[i].gid, info[i].gid.raw, sizeof(info->gid));
+		memcpy(ivs->gids[i].mac, info[i].mac, sizeof(info->mac));
+	}
+	kfree(info);
+}
+
+/**
  * mic_region_publish_gids - tell others the GIDs of this node's devices
  * @ivs: device that has joined
  *
@@ -298,25 +344,31 @@ bool mic_region_beat(struct mic_ivs *ivs)
 void mic_region_publish_gids(struct mic_ivs *ivs)
 {
 	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
-	struct mic_gid_info *info;
-	u32 seq;
-	int n, i;
 
-	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
-	if (!info)
-		return;
-	n = mic_fabric_gids_on(ivs->ndev, info, MIC_REGION_GIDS);
-	seq = READ_ONCE(entry->gid_seq) & ~1U;
-	WRITE_ONCE(entry->gid_seq, seq + 1);
+	mic_region_list_gids(ivs);
+	/* another than before, also if somebody else has written there */
+	ivs->gid_seq = (READ_ONCE(entry->gid_seq) & ~1U) + 2;
+	WRITE_ONCE(entry->gid_seq, ivs->gid_seq - 1);
 	smp_wmb();	/* odd before the change */
-	for (i = 0; i < n; i++) {
-		memcpy(entry->gid[i].gid, info[i].gid.raw, sizeof(info->gid));
-		memcpy(entry->gid[i].mac, info[i].mac, sizeof(info->mac));
-	}
-	WRITE_ONCE(entry->ngid, n);
+	memcpy(entry->gid, ivs->gids, sizeof(entry->gid));
+	WRITE_ONCE(entry->ngid, ivs->ngid);
 	/* the change before even */
-	smp_store_release(&entry->gid_seq, seq + 2);
-	kfree(info);
+	smp_store_release(&entry->gid_seq, ivs->gid_seq);
+}
+
+/**
+ * mic_region_gids_stand - are the GIDs as they were published?
+ * @ivs: device that has joined
+ *
+ * Return: false if somebody else has written there.
+ */
+bool mic_region_gids_stand(struct mic_ivs *ivs)
+{
+	const struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+
+	return READ_ONCE(entry->gid_seq) == ivs->gid_seq &&
+	       READ_ONCE(entry->ngid) == ivs->ngid &&
+	       !memcmp(entry->gid, ivs->gids, sizeof(ivs->gids));
 }
 
 /**
