@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Reads and writes the shared region, as a machine does whose kernel is hostile.
+
+  region.py path                     the file to map
+  region.py peek OFFSET SIZE         one number
+  region.py poke OFFSET SIZE VALUE   one number
+  region.py blank                    a header as of a new region
+  region.py random SECONDS SEED      random bytes everywhere but in the header
+  region.py chosen SECONDS SEED      what looks like something, where it matters
+
+The offsets are those of Documentation/fabric.md.
+"""
+
+import glob
+import mmap
+import os
+import random
+import struct
+import sys
+import time
+
+SIZES = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+HEADER = 4096
+NODE = 2048
+CHANNEL = 128
+LANES = 3
+
+
+def find_region():
+    for device in glob.glob("/sys/bus/pci/devices/*"):
+        with open(f"{device}/uevent", encoding="ascii") as file:
+            if "PCI_ID=1AF4:1110" in file.read():
+                return f"{device}/resource2"
+    sys.exit("there is no region")
+
+
+class Region:
+    def __init__(self):
+        path = find_region()
+        file = os.open(path, os.O_RDWR)
+        self.size = os.stat(path).st_size
+        self.mem = mmap.mmap(file, self.size)
+
+    def read(self, offset, size):
+        return struct.unpack_from(SIZES[size], self.mem, offset)[0]
+
+    def write(self, offset, size, value):
+        struct.pack_into(SIZES[size], self.mem, offset, value)
+
+    def geometry(self):
+        self.nodes = self.read(12, 4)
+        self.lane_size = self.read(24, 4)
+        self.table = self.read(32, 8)
+        self.channels = self.read(40, 8)
+        self.lanes = self.read(48, 8)
+
+
+def until(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+
+
+def write_random(region, rng, seconds):
+    for _ in until(seconds):
+        for _ in range(200):
+            offset = rng.randrange(HEADER, region.size - 8)
+            region.mem[offset:offset + 8] = rng.randbytes(8)
+
+
+def interesting(rng, region):
+    """A number that may be nearly right."""
+    return rng.choice((
+        0, 1, 63, 64, 65, 127, 192, 256, region.lane_size - 64,
+        region.lane_size, region.lane_size + 64, 0x7fffffff, 0x80000000,
+        0xffffffff, 0xffffffc0, rng.getrandbits(32),
+        rng.randrange(0, region.lane_size, 64)))
+
+
+def write_index(region, rng):
+    channel = rng.randrange(region.nodes ** 2)
+    offset = rng.choice((0, 4, 8, 12, 16, 20, 64, 68, 72, 76))
+    region.write(region.channels + channel * CHANNEL + offset, 4,
+                 interesting(rng, region))
+
+
+def write_entry(region, rng):
+    node = rng.randrange(region.nodes)
+    offset = rng.choice((0, 4, 8, 12, 16, 64, 128, 132, 192, 208, 224))
+    region.write(region.table + node * NODE + offset, 4,
+                 interesting(rng, region))
+
+
+def record(region, rng):
+    """A record that could be a request, with some fields that could not."""
+    fields = [rng.choice((64, 192, 256, 384, interesting(rng, region))),
+              rng.randrange(6), rng.randrange(8), 0, rng.getrandbits(32),
+              rng.choice((0, 8, 64, 4096, interesting(rng, region)))]
+    head = struct.pack("<IBBHII", *fields)
+    body = bytes((rng.randrange(6), rng.randrange(32),
+                  rng.choice((1, 2, 3, 4, 9)), 1))
+    words = [rng.choice((1, 17, 0xffffff, interesting(rng, region)))
+             for _ in range(21)]
+    return (head + body + struct.pack("<21I", *words)).ljust(192, b"\0")
+
+
+def write_record(region, rng):
+    channel = rng.randrange(region.nodes ** 2)
+    lane = rng.randrange(LANES)
+    base = region.lanes + (channel * LANES + lane) * region.lane_size
+    prod = region.channels + channel * CHANNEL + 12 + 4 * lane
+    at = region.read(prod, 4) % region.lane_size
+    data = record(region, rng)
+    end = min(at + len(data), region.lane_size)
+    region.mem[base + at:base + end] = data[:end - at]
+    size = struct.unpack_from("<I", data)[0]
+    region.write(prod, 4, (region.read(prod, 4) + size) & 0xffffffff)
+
+
+def write_chosen(region, rng, seconds):
+    region.geometry()
+    for _ in until(seconds):
+        for _ in range(20):
+            rng.choice((write_index, write_entry, write_record,
+                        write_record))(region, rng)
+
+
+def main():
+    words = sys.argv[1:]
+    if words == ["path"]:
+        print(find_region())
+        return
+    region = Region()
+    if words[0] == "peek":
+        print(region.read(int(words[1], 0), int(words[2])))
+    elif words[0] == "poke":
+        region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
+    elif words[0] == "blank":
+        region.mem[0:HEADER] = bytes(HEADER)
+    elif words[0] == "random":
+        write_random(region, random.Random(int(words[2])), float(words[1]))
+    elif words[0] == "chosen":
+        write_chosen(region, random.Random(int(words[2])), float(words[1]))
+    else:
+        sys.exit(__doc__)
+
+
+main()
