@@ -237,6 +237,8 @@ static void mic_window_back(struct mic_qp *qp, const struct mic_flight *flight)
 	struct mic_req *req = &qp->req;
 
 	mic_window_cancel(qp);
+	/* also if this was the only one on its way, with more to come */
+	req->active = false;
 	req->wqe = flight->wqe;
 	req->length = flight->length;
 	req->op.rnr_timer = flight->op.rnr_timer;
