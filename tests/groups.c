@@ -4,8 +4,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -19,7 +21,8 @@ enum {
 	SLOT_BYTES = 128,
 	SLOTS = 64,
 	MEMBERS = 6,
-	STREAM = 500
+	STREAM = 500,
+	BURST = 40, /* fewer than one run takes, and with all copies more */
 };
 
 /* The first half of the members is on the sender's device. */
@@ -271,6 +274,54 @@ static bool stream(struct stage *stage)
 	return true;
 }
 
+/* A counter of the sender's device, when it is not remembered any more. */
+static unsigned long counter(struct stage *stage, const char *name)
+{
+	unsigned long value = 0;
+	char path[128];
+	FILE *file;
+
+	sleep_ms(50);
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
+		 stage->setup->a_dev.name, name);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu", &value) != 1)
+		bail("%s: %s", path, strerror(errno));
+	fclose(file);
+	return value;
+}
+
+/* Each member's copy counts, when it is others' turn. */
+static bool gives_way(struct stage *stage)
+{
+	static const char exhausted[] = "engine_budget_exhausted";
+	struct ibv_send_wr wr[BURST], *bad;
+	unsigned long before;
+	unsigned int i;
+
+	for (i = 0; i < MEMBERS; i++)
+		if (!join(&stage->members[i], &stage->group))
+			return false;
+	before = counter(stage, exhausted);
+	for (i = 0; i < BURST; i++) {
+		wr[i] = send_wr(i, IBV_WR_SEND, NULL, 0);
+		wr[i].next = i + 1 < BURST ? &wr[i + 1] : NULL;
+		wr[i].wr.ud.ah = stage->ah;
+		wr[i].wr.ud.remote_qpn = MULTICAST_QPN;
+		wr[i].wr.ud.remote_qkey = ENDPOINT_QKEY;
+	}
+	if (!check(!ibv_post_send(stage->sender.qp, wr, &bad),
+		   "ibv_post_send fails"))
+		return false;
+	for (i = 0; i < BURST; i++)
+		if (!cq_expect(stage->sender.send_cq, i, IBV_WC_SUCCESS))
+			return false;
+	return check(counter(stage, exhausted) > before + 1,
+		     "%u datagrams to %u members are sent at a stretch", BURST,
+		     MEMBERS);
+}
+
 static const struct {
 	bool (*run)(struct stage *stage);
 	const char *name;
@@ -284,6 +335,7 @@ static const struct {
 	{ refused, "what is refused" },
 	{ member_in_use, "a member can't be destroyed" },
 	{ stream, "500 datagrams in order to six members" },
+	{ gives_way, "a datagram to many is as much work as many" },
 };
 
 int main(int argc, char **argv)

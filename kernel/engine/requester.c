@@ -181,17 +181,18 @@ static void mic_req_store_result(struct mic_req *req,
 static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 {
 	struct mic_req *req = &qp->req;
+	u32 copies = max(req->op.copies, 1U);
 
 	req->retry_left = qp->attr.retry_cnt;
 	req->rnr_left = qp->attr.rnr_retry;
 	req->rnr_waits = 0;
 	req->repeat = false;
 	req->done += req->op.seg_len;
-	budget->bytes -= req->op.seg_len;
+	budget->bytes -= (s64)req->op.seg_len * copies;
 	mic_count_add(qp->dev, mic_bytes_counter(req->op.code),
 		      req->op.seg_len);
 	if (req->op.flags & MIC_OP_LAST) {
-		budget->wqes--;
+		budget->wqes -= copies;
 		mic_req_succeed(qp);
 	}
 }
@@ -344,6 +345,7 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	req->data.nseg = req->sges.nseg;
 
 	op->data = &req->data;
+	op->copies = 0;
 	op->seg_off = req->done;
 	op->seg_len = min_t(u32, req->length - req->done, MIC_SEGMENT);
 	op->flags = op->seg_off ? 0 : MIC_OP_FIRST;

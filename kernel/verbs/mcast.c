@@ -95,9 +95,12 @@ void mic_mcast_deliver(struct mic_dev *dev, struct mic_op *op,
 	struct mic_member *member;
 
 	down_read(&dev->members_lock);
-	list_for_each_entry(member, &dev->members, entry)
-		if (!memcmp(&member->mgid, &op->addr->dgid,
-			    sizeof(member->mgid)))
-			deliver(member->qp, op);
+	list_for_each_entry(member, &dev->members, entry) {
+		if (memcmp(&member->mgid, &op->addr->dgid,
+			   sizeof(member->mgid)))
+			continue;
+		deliver(member->qp, op);
+		op->copies++;
+	}
 	up_read(&dev->members_lock);
 }

@@ -106,6 +106,7 @@ struct mic_addr {
  * @compare_add: atomics
  * @swap: atomics
  * @result: atomics, out: the value before the operation
+ * @copies: multicast, out: QPs of this kernel it was handed to
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
  * @data: the requester's memory, one byte for each of the message: source of
  *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
@@ -135,6 +136,7 @@ struct mic_op {
 	u32 ex;
 	u32 qkey;
 	u16 pkey_index;
+	u32 copies;
 	const struct mic_addr *addr;
 	u64 compare_add;
 	u64 swap;
