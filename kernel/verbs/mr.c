@@ -32,7 +32,7 @@ struct mic_mr *mic_mr_create(struct ib_pd *ibpd, enum mic_mkey_kind kind,
 	err = mic_limit_get(&dev->nmr, MIC_MAX_MR);
 	if (err)
 		return ERR_PTR(err);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr) {
 		err = -ENOMEM;
 		goto err_count;

@@ -58,7 +58,7 @@ struct mic_buf *mic_buf_create(struct mic_uctx *uctx, size_t size)
 	struct mic_buf *buf;
 	int err;
 
-	buf = kzalloc(sizeof(*buf), GFP_KERNEL);
+	buf = kzalloc(sizeof(*buf), GFP_KERNEL_ACCOUNT);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
 	buf->uctx = uctx;

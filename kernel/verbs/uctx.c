@@ -31,12 +31,14 @@
  * struct mic_doorbell - what a context and its doorbell files share
  * @ref: one for the context, one for each open file
  * @lock: serialises mapping with the destruction of buffers and the context
- * @uctx: the context; cleared, then a grace period, before it goes
+ * @uctx: the context, NULL once it is gone; under @lock
+ * @dev: device, which goes a grace period after the context; NULL with @uctx
  */
 struct mic_doorbell {
 	struct kref ref;
 	struct mutex lock;
-	struct mic_uctx __rcu *uctx;
+	struct mic_uctx *uctx;
+	struct mic_dev __rcu *dev;
 };
 
 static void mic_doorbell_free(struct kref *ref)
@@ -71,21 +73,21 @@ static int mic_doorbell_release(struct inode *inode, struct file *file)
  */
 struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
 {
-	struct mic_uctx *uctx;
-	struct mic_qp *qp;
+	struct mic_qp *qp = ERR_PTR(-EIO);
+	struct mic_dev *dev;
 
 	rcu_read_lock();
-	uctx = rcu_dereference(db->uctx);
-	if (!uctx) {
-		qp = ERR_PTR(-EIO);
-	} else {
-		qp = mic_qp_get(to_mic_dev(uctx->ibuctx.device), qpn);
-		if (qp && qp->uctx != uctx) {
-			mic_qp_put(qp);
-			qp = NULL;
-		}
-	}
+	dev = rcu_dereference(db->dev);
+	if (dev)
+		qp = mic_qp_get(dev, qpn);
 	rcu_read_unlock();
+	if (IS_ERR(qp))
+		return qp;
+	/* a context outlives its queue pairs */
+	if (qp && (!qp->uctx || qp->uctx->db != db)) {
+		mic_qp_put(qp);
+		qp = NULL;
+	}
 	return qp ?: ERR_PTR(-ENOENT);
 }
 
@@ -143,7 +145,7 @@ static int mic_doorbell_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EINVAL;
 
 	mutex_lock(&db->lock);
-	uctx = rcu_dereference_protected(db->uctx, lockdep_is_held(&db->lock));
+	uctx = db->uctx;
 	err = uctx ? mic_doorbell_map(uctx, vma) : -EIO;
 	mutex_unlock(&db->lock);
 	return err;
@@ -225,12 +227,13 @@ int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
 
-	db = kzalloc(sizeof(*db), GFP_KERNEL);
+	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
 		return -ENOMEM;
 	kref_init(&db->ref);
 	mutex_init(&db->lock);
-	RCU_INIT_POINTER(db->uctx, uctx);
+	db->uctx = uctx;
+	RCU_INIT_POINTER(db->dev, to_mic_dev(ibuctx->device));
 	uctx->db = db;
 	xa_init_flags(&uctx->bufs, XA_FLAGS_ALLOC1);
 
@@ -249,7 +252,6 @@ err_file:
 	fput(file);
 	put_unused_fd(resp.doorbell_fd);
 err_db:
-	RCU_INIT_POINTER(db->uctx, NULL);
 	mic_doorbell_put(db);
 	return err;
 }
@@ -294,9 +296,9 @@ void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
 	struct mic_doorbell *db = uctx->db;
 
 	mutex_lock(&db->lock);
-	RCU_INIT_POINTER(db->uctx, NULL);
+	db->uctx = NULL;
+	RCU_INIT_POINTER(db->dev, NULL);
 	mutex_unlock(&db->lock);
-	synchronize_rcu_expedited();
 	WARN_ON(!xa_empty(&uctx->bufs));
 	xa_destroy(&uctx->bufs);
 	mic_doorbell_put(db);

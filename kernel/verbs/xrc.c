@@ -64,7 +64,6 @@ void mic_xrc_srq_hide(struct mic_srq *srq)
 	xa_erase(&dev->srqs, srq->ibsrq.ext.xrc.srq_num);
 	mic_xrc_srq_put(srq);
 	wait_for_completion(&srq->gone);
-	synchronize_rcu_expedited();	/* ib_core frees it at once */
 }
 
 /**
@@ -80,12 +79,13 @@ bool mic_xrc_enter(struct mic_qp *qp, u32 srqn)
 	struct mic_srq *srq;
 
 	lockdep_assert_held(&qp->resp.lock);
-	rcu_read_lock();
+	/* not RCU: ib_core frees it as soon as it is destroyed */
+	xa_lock(&qp->dev->srqs);
 	srq = xa_load(&qp->dev->srqs, srqn);
 	if (srq && (srq->ibsrq.ext.xrc.xrcd != qp->xrcd ||
 		    !refcount_inc_not_zero(&srq->ref)))
 		srq = NULL;
-	rcu_read_unlock();
+	xa_unlock(&qp->dev->srqs);
 	if (!srq)
 		return false;
 	qp->srq = srq;
