@@ -3,7 +3,8 @@
  * State for those who debug: /sys/kernel/debug/ib_mic/DEVICE/{qps,mkeys,windows}.
  *
  * Nothing here takes a lock of the engine, so the files can be read when it is
- * stuck, and reading them changes nothing. The price: a value is true by
+ * stuck, and reading them changes nothing; windows are listed under the lock of
+ * their lists, under which nothing waits. The price: a value is true by
  * itself, two of them need not fit. A QP is held while its own lines are
  * formatted and no longer; what waits to destroy it waits that long.
  *
