@@ -39,7 +39,7 @@ enum {
 
 #define WORDS_PER_PAGE (PAGE_BYTES / sizeof(uint64_t))
 
-static unsigned int rounds = 12;
+static unsigned int rounds = 5;
 static struct setup setup;
 static int windows_fd;
 static const uint32_t *states;
