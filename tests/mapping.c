@@ -7,8 +7,6 @@
  */
 #define _DEFAULT_SOURCE
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +17,13 @@
 #include <infiniband/micdv.h>
 #include <rdma/mic-abi.h>
 
-#include "clock.h"
 #include "endpoint.h"
-#include "pattern.h"
+#include "hammer.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
 
-enum { MEMORY_BYTES = 64 * 4096, LARGE_BYTES = 9 << 20, BEFORE = 1, AFTER };
+enum { MEMORY_BYTES = 64 * 4096, LARGE_BYTES = 9 << 20 };
 
 struct test {
 	struct setup setup;
@@ -200,57 +197,6 @@ static bool needs_connection(struct test *test)
 	return ok;
 }
 
-/* A thread that writes to a window and reads from it without an end. */
-struct hammer {
-	volatile uint64_t *addr;
-	size_t words;
-	atomic_bool stop;
-	atomic_ulong rounds;
-	atomic_bool saw_after;
-	pthread_t thread;
-};
-
-static void *hammer(void *argument)
-{
-	struct hammer *h = argument;
-	size_t i;
-
-	while (!atomic_load(&h->stop)) {
-		for (i = 0; i < h->words; i += 64) {
-			h->addr[i] = BEFORE;
-			if (h->addr[i + 1] == AFTER)
-				atomic_store(&h->saw_after, true);
-		}
-		atomic_fetch_add(&h->rounds, 1);
-	}
-	return NULL;
-}
-
-static void wait_rounds(struct hammer *h, unsigned long n)
-{
-	unsigned long end = atomic_load(&h->rounds) + n;
-	uint64_t limit = deadline();
-	unsigned int round = 0;
-
-	while (atomic_load(&h->rounds) < end && now_ms() < limit)
-		relax(round++);
-}
-
-/* Is the memory out of reach, seen from its owner's side? */
-static bool out_of_reach(struct hammer *h, volatile uint64_t *memory)
-{
-	size_t i;
-
-	for (i = 0; i < h->words; i++)
-		memory[i] = AFTER;
-	wait_rounds(h, 20);
-	for (i = 0; i < h->words; i++)
-		if (!check(memory[i] == AFTER, "word %zu was written", i))
-			return false;
-	return check(!atomic_load(&h->saw_after),
-		     "what was written later was read");
-}
-
 struct revocation {
 	const char *name;
 	void (*revoke)(struct test *test, struct region *region);
@@ -337,19 +283,13 @@ static const struct revocation revocations[] = {
 static bool hammer_window(struct test *test, const struct revocation *how,
 			  struct region *region, struct micdv_window *window)
 {
-	struct hammer h = {
-		.addr = window->addr,
-		.words = window->length / sizeof(uint64_t),
-	};
+	struct hammer hammer;
 	bool ok;
 
-	if (pthread_create(&h.thread, NULL, hammer, &h))
-		bail("pthread_create fails");
-	wait_rounds(&h, 2);
+	hammer_start(&hammer, window);
 	how->revoke(test, region);
-	ok = out_of_reach(&h, (uint64_t *)region->addr);
-	atomic_store(&h.stop, true);
-	pthread_join(h.thread, NULL);
+	ok = hammer_misses(&hammer, region->addr);
+	hammer_stop(&hammer);
 	return check(!micdv_window_valid(window), "the window stays valid") &&
 	       ok;
 }
