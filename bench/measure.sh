@@ -3,14 +3,15 @@
 # usage: measure.sh full|quick|demo DEVICE...
 #
 # In the VM: measure memcpy, TCP and, with perftest, the DEVICEs (mic,
-# mic-engine, rxe).
+# mic-engine, mic-poll, rxe).
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
 #           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
 #           fair_*: one beside large ones; busy_*: many at once
 #   device  mic; mic-engine, the same with all requests executed by the kernel;
-#           rxe, tcp, memcpy, raw
+#           mic-poll, with a thread that polls send queues; rxe, tcp, memcpy,
+#           raw
 #   size    of a message in bytes; write_qps, write_mrs: the number of them
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
@@ -186,13 +187,14 @@ lat() {
 
 # scale WHAT DEVICE COUNT...
 scale() {
-	local what=$1 device=$2 gid0 gid1
+	local what=$1 device=$2 direct=1 ends gid0 gid1
 
 	shift 2
-	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||
-		return
-	tool scale "$what" "$device" "${device}0" "$gid0" \
-		"${device}1" "$gid1" "$@"
+	[[ $device != *-engine ]] || direct=0
+	ends=${device%-*}
+	gid0=$(gid_index "${ends}0") && gid1=$(gid_index "${ends}1") || return
+	MIC_DIRECT=$direct tool scale "$what" "$device" "${ends}0" "$gid0" \
+		"${ends}1" "$gid1" "$@"
 }
 
 # beside WHAT DEVICE ARGUMENT...: fair or busy
@@ -207,9 +209,14 @@ beside() {
 		"$gid1" "$@"
 }
 
-# is_new PROGRAM DEVICE: a SEND is always the kernel's
+# is_new PROGRAM DEVICE: a SEND is always the kernel's, and the latency of SENDs
+# is what polling is for
 is_new() {
-	[[ $1 != ib_send_* || $2 != *-engine ]]
+	case $1/$2 in
+	ib_send_*/*-engine) return 1 ;;
+	ib_send_lat/*-poll) return 0 ;;
+	*-poll) return 1 ;;
+	esac
 }
 
 # The devices take turns, so that what is compared was measured together.
@@ -224,16 +231,24 @@ measure_devices() {
 		done
 	done
 	for program in "${lat_programs[@]}"; do
-		sizes=("${lat_sizes[@]}")
-		[ "$program" != ib_atomic_lat ] || sizes=(8)
 		for device; do
 			is_new "$program" "$device" || continue
+			sizes=("${lat_sizes[@]}")
+			# polling may take long: more threads than CPUs
+			if [[ $program = ib_atomic_lat || $device = *-poll ]]; then
+				sizes=(8)
+			fi
 			group "$program $device" \
 				lat "$program" "$device" "${sizes[@]}"
 		done
 	done
-	[ ${#qps[@]} -eq 0 ] || group "qps mic" scale qps mic "${qps[@]}"
-	[ ${#mrs[@]} -eq 0 ] || group "mrs mic" scale mrs mic "${mrs[@]}"
+	for device; do
+		[[ $device = mic || $device = mic-engine ]] || continue
+		[ ${#qps[@]} -eq 0 ] ||
+			group "qps $device" scale qps "$device" "${qps[@]}"
+		[ ${#mrs[@]} -eq 0 ] ||
+			group "mrs $device" scale mrs "$device" "${mrs[@]}"
+	done
 	[ ${#qps[@]} -eq 0 ] || group "fair mic" beside fair mic
 	[ ${#qps[@]} -eq 0 ] || group "busy mic" beside busy mic 64 2000
 }

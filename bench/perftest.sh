@@ -6,6 +6,8 @@
 SERVER_CPU=0
 CLIENT_CPU=1
 
+POLL_US=/sys/module/ib_mic/parameters/poll_us
+
 perftest_port=18515
 perftest_log=$(mktemp -d)
 
@@ -45,12 +47,22 @@ await_listener() {
 
 # perftest PROGRAM DEVICE ARGUMENT...: PROGRAM from DEVICE0 to DEVICE1. What
 # the client printed is in $perftest_log/client afterwards. The device
-# mic-engine is mic, with all requests executed by the kernel.
+# mic-engine is mic with all requests executed by the kernel, mic-poll is mic
+# with a thread that polls send queues.
 perftest() {
-	local program=$1 device=${2%-engine} direct=1 server client status=0
+	local status=0
+
+	[[ $2 != *-poll ]] || echo 1000000 >"$POLL_US"
+	perftest_of "$@" || status=$?
+	[[ $2 != *-poll ]] || echo 0 >"$POLL_US"
+	return $status
+}
+
+perftest_of() {
+	local program=$1 device=${2%-*} direct=1 server client status=0
 	local gid0 gid1
 
-	[ "$device" = "$2" ] || direct=0
+	[[ $2 != *-engine ]] || direct=0
 	shift 2
 	perftest_port=$((perftest_port + 1))
 	gid0=$(gid_index "${device}0") && gid1=$(gid_index "${device}1") ||

@@ -18,8 +18,9 @@ WIDTH, HEIGHT = 860, 520
 LEFT, RIGHT, TOP, BOTTOM = 80, 190, 50, 60
 
 # One colour for each device, one dash pattern for each operation.
-COLOURS = {"mic": "#0b6e99", "mic-engine": "#6fb3d2", "rxe": "#c2452d", "tcp": "#7a7a7a",
-           "memcpy": "#111111", "raw": "#111111"}
+COLOURS = {"mic": "#0b6e99", "mic-engine": "#6fb3d2", "mic-poll": "#3f8f5b",
+           "rxe": "#c2452d", "tcp": "#7a7a7a", "memcpy": "#111111",
+           "raw": "#111111"}
 DASHES = {"write": "", "read": "7 4", "send": "2 3", "atomic": "9 3 2 3",
           "": ""}
 
@@ -136,7 +137,7 @@ class Chart:
 
 
 def add_devices(chart, results, operations, suffix):
-    for device in ("mic", "mic-engine", "rxe"):
+    for device in ("mic", "mic-engine", "mic-poll", "rxe"):
         for operation in operations:
             chart.add(f"{device} {operation}", device, operation,
                       results.series(f"ib_{operation}_{suffix}", device))

@@ -4,9 +4,10 @@
 # usage: ./run bench [--quick] [--kernel 6.1|6.12|debug] [--json FILE]
 #
 # Measures in one virtual machine: mic and rxe with perftest, mic also with all
-# requests executed by the kernel (mic-engine), TCP over the loopback device, memcpy, and a cache line bounced between two processes
-# (raw). Prints tables, with the aims beside what was measured, and draws
-# build/bench/throughput.svg and build/bench/latency.svg.
+# requests executed by the kernel (mic-engine) and with a thread that polls send
+# queues (mic-poll), TCP over the loopback device, memcpy, and a cache line
+# bounced between two processes (raw). Prints tables, with the aims beside what
+# was measured, and draws build/bench/throughput.svg and build/bench/latency.svg.
 #
 #   --quick         few sizes
 #   --kernel NAME   which kernel to boot (6.1)
@@ -50,7 +51,7 @@ mkdir -p "$out"
 rm -f "$out"/{results.json,busy,failed,throughput.svg,latency.svg}
 status=0
 "$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" -- \
-	bench/measure.sh "$plan" mic mic-engine rxe >&2 || status=$?
+	bench/measure.sh "$plan" mic mic-engine mic-poll rxe >&2 || status=$?
 [ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
 	"read the lines above, and try a command with ./run vm"
 [ -z "$json" ] || cp "$out/results.json" "$json"
