@@ -21,7 +21,7 @@ void mic_qp_error(struct mic_qp *qp)
 	trace_mic_qp_error(qp, qp->state, IB_QPS_ERR);
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	if (qp->resp.ring.ctl)
-		WRITE_ONCE(qp->resp.ring.ctl->need_kick, 1);
+		WRITE_ONCE(qp->resp.ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	mic_imports_revoke_qp(qp);
 	mic_qp_kick_deferred(qp);
 }
@@ -57,7 +57,7 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
 	if (!req->ring.ctl)
 		return MIC_RUN_IDLE;
 	mic_req_cancel(qp);
-	WRITE_ONCE(req->ring.ctl->need_kick, 1);
+	WRITE_ONCE(req->ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	smp_mb();	/* as in mic_req_sleep() */
 	while (mic_budget_left(budget)) {
 		if (req->broken ||

@@ -412,7 +412,9 @@ static bool mic_req_sleep(struct mic_qp *qp)
 	struct mic_req *req = &qp->req;
 
 	/* release: completions before it, for who completes by itself next */
-	smp_store_release(&req->ring.ctl->need_kick, 1);
+	smp_store_release(&req->ring.ctl->need_kick,
+			  READ_ONCE(req->polled) ? MIC_KICK_POLLED :
+						   MIC_KICK_ASLEEP);
 	smp_mb();	/* pairs with the poster's: index, barrier, need_kick */
 	if (READ_ONCE(qp->state) != IB_QPS_RTS || req->broken ||
 	    !mic_ring_pending(&req->ring))

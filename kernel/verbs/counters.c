@@ -42,6 +42,8 @@ static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_RUN] = { .name = "engine_runs" },
 	[MIC_CNT_RUN_WORKER] = { .name = "engine_worker_runs" },
 	[MIC_CNT_BUDGET] = { .name = "engine_budget_exhausted" },
+	[MIC_CNT_DOORBELL] = { .name = "engine_doorbells" },
+	[MIC_CNT_POLL] = { .name = "engine_polls" },
 };
 
 static_assert(ARRAY_SIZE(mic_stat_descs) == MIC_CNT_MAX);

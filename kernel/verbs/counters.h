@@ -43,6 +43,8 @@ enum mic_counter {
 	MIC_CNT_RUN,			/* engine runs */
 	MIC_CNT_RUN_WORKER,		/* times the worker was called */
 	MIC_CNT_BUDGET,			/* runs that ended with their budget */
+	MIC_CNT_DOORBELL,		/* doorbells that user space rang */
+	MIC_CNT_POLL,			/* runs because the poller saw news */
 	MIC_CNT_MAX
 };
 

@@ -12,6 +12,7 @@
 
 #include <mic/fabric.h>
 
+#include "../engine/poll.h"
 #include "counters.h"
 
 enum mic_limits {
@@ -60,6 +61,7 @@ enum mic_limits {
  * @nmw: number of memory windows
  * @dm_bytes: device memory handed out
  * @counters: events counted per CPU
+ * @poller: polls send queues
  * @debugfs: its folder there
  */
 struct mic_dev {
@@ -85,6 +87,7 @@ struct mic_dev {
 	atomic_t nmw;
 	atomic_long_t dm_bytes;
 	struct mic_counters __percpu *counters;
+	struct mic_poller poller;
 	struct dentry *debugfs;
 };
 

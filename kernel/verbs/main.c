@@ -41,6 +41,7 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	struct mic_dev *dev = to_mic_dev(ibdev);
 
 	mic_node_leave(dev->node);
+	mic_poller_stop(dev);
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->mkeys));
 	WARN_ON(!xa_empty(&dev->ahs));
@@ -138,6 +139,7 @@ static const struct uapi_definition mic_defs[] = {
 static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 {
 	struct ib_device *ibdev = &dev->ibdev;
+	int err;
 
 	dev->ndev = ndev;
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
@@ -158,13 +160,22 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	dev->counters = alloc_percpu(struct mic_counters);
 	if (!dev->counters)
 		return -ENOMEM;
+	err = mic_poller_start(dev);
+	if (err)
+		goto err_counters;
 	dev->node = mic_node_create(&mic_local_node_ops, dev);
 	if (IS_ERR(dev->node)) {
-		free_percpu(dev->counters);
-		return PTR_ERR(dev->node);
+		err = PTR_ERR(dev->node);
+		goto err_poller;
 	}
 	dev_hold(ndev);
 	return 0;
+
+err_poller:
+	mic_poller_stop(dev);
+err_counters:
+	free_percpu(dev->counters);
+	return err;
 }
 
 /**

@@ -162,7 +162,7 @@ static int mic_qp_buf_create(struct mic_qp *qp)
 		return PTR_ERR(buf);
 	qp->buf = buf;
 	mic_ring_attach(&qp->req.ring, qp->buf);
-	WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);
+	WRITE_ONCE(qp->req.ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	if (mic_qp_has_rq(qp))
 		mic_ring_attach(&qp->resp.ring, qp->buf);
 	return 0;
@@ -183,6 +183,7 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	INIT_WORK(&qp->work, mic_qp_work);
 	INIT_LIST_HEAD(&qp->imports);
 	INIT_LIST_HEAD(&qp->exports);
+	INIT_LIST_HEAD(&qp->req.poll_entry);
 
 	qp->ibqp = ibqp;
 	qp->dev = to_mic_dev(ibqp->device);
@@ -317,6 +318,7 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mic_req_cancel(qp);
 	mutex_unlock(&qp->resp.lock);
 	mutex_unlock(&qp->req.lock);
+	mic_poll_del(qp);
 	mic_qp_put(qp);
 	wait_for_completion(&qp->gone);
 	mic_imports_revoke_qp(qp);

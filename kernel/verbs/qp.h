@@ -110,6 +110,11 @@ enum mic_req_flags {
  * @node: the peer's node, a reference is held; NULL if not known yet. UD has one
  *	only while a request is under way
  * @post_lock: kernel consumers: serialises posting
+ * @polled: the device's poller looks for new requests; read anywhere, under its
+ *	lock as what follows
+ * @poll_entry: in &mic_poller.qps
+ * @poll_seen: producer index that it has seen
+ * @poll_since: when it changed last
  */
 struct mic_req {
 	struct mutex lock;
@@ -142,6 +147,10 @@ struct mic_req {
 	struct hrtimer timer;
 	struct mic_node *node;
 	spinlock_t post_lock;
+	bool polled;
+	u32 poll_seen;
+	u64 poll_since;
+	struct list_head poll_entry;
 };
 
 /**

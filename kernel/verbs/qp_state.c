@@ -61,7 +61,7 @@ static void mic_qp_reset(struct mic_qp *qp)
 	qp->guesses = 0;
 	if (qp->req.ring.ctl) {
 		mic_ring_reset(&qp->req.ring);
-		WRITE_ONCE(qp->req.ring.ctl->need_kick, 1);
+		WRITE_ONCE(qp->req.ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	}
 	if (qp->resp.ring.ctl) {
 		mic_ring_reset(&qp->resp.ring);
@@ -162,6 +162,8 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 		return err;
 	mic_qp_set_attr(qp, attr, mask);
 	mic_qp_set_state(qp, attr, mask);
+	/* until its doorbell rings again; mic_qp_unlock() kicks it */
+	mic_poll_del(qp);
 	/* what was granted with the old attributes is asked for again */
 	mic_imports_revoke_qp(qp);
 	return 0;

@@ -107,6 +107,8 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 	switch (cmd) {
 	case MIC_IOC_DOORBELL:
 		trace_mic_doorbell(qp);
+		mic_count(qp->dev, MIC_CNT_DOORBELL);
+		mic_poll_add(qp);
 		mic_qp_kick(qp);
 		break;
 	case MIC_IOC_CQ_EVENT:

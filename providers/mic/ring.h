@@ -110,17 +110,18 @@ static inline void mic_wq_publish(struct mic_wq *wq, uint32_t producer)
 
 /*
  * After publishing: does the kernel sleep? It sets need_kick, executes a full
- * barrier and looks at the producer index; this is the other half.
+ * barrier and looks at the producer index; this is the other half. A queue that
+ * it polls needs no kick.
  */
 static inline bool mic_wq_needs_kick(struct mic_wq *wq)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	return mic_load_relaxed(&wq->ctl->need_kick);
+	return mic_load_relaxed(&wq->ctl->need_kick) & MIC_KICK_ASLEEP;
 }
 
 /*
  * Is the kernel done with a send queue, and are the completions of all that was
- * in it where they belong? It goes to sleep after it has written them. While it
+ * in it where they belong? It sets need_kick after it has written them. While it
  * is at work need_kick is 0, from before it takes an element, so the order of
  * the two looks matters.
  */
