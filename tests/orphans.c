@@ -3,7 +3,8 @@
  * The owner of memory is killed while another process writes to it and reads
  * from it through a window and by requests of its own. The memory is a file's,
  * so this process still sees it: nothing is written to it any more, and nothing
- * that it writes is read. The initiator lives on, or is killed as well.
+ * that it writes is read. The initiator lives on, or is killed as well, or
+ * instead: then its owner has the memory for itself.
  *
  * usage: orphans [--device NAME] [--peer NAME] [ROUNDS]
  */
@@ -75,9 +76,13 @@ static int own(int socket, void *argument)
 		return 1;
 	endpoint_connect(&ep, &peer);
 	message_send(socket, "", 1);
-	/* until it is killed */
+	/* until it is killed, or the other one was */
 	message_receive(socket, &end, 1);
-	return 1;
+	if (ibv_dereg_mr(mr))
+		return 2;
+	endpoint_destroy(&ep);
+	device_close(&dev);
+	return 0;
 }
 
 /* As long as the owner is there requests succeed; then they fail. */
@@ -214,25 +219,75 @@ static bool untouched(void)
 		     "what was written later was read");
 }
 
-static bool kill_owner(struct random_state *random, bool both)
+/* Nobody is left who could write. */
+static bool left_alone(void)
 {
-	struct process owner, initiator;
+	size_t i;
+
+	memset(common.memory, AFTER, BYTES);
+	sleep_ms(2);
+	for (i = 0; i < BYTES; i++)
+		if (!check(common.memory[i] == AFTER, "byte %zu was written",
+			   i))
+			return false;
+	return true;
+}
+
+/* Both are at it, and are about to lose one or the other. */
+static bool start_copying(struct random_state *random, struct process *owner,
+			  struct process *initiator)
+{
 	bool ok;
 
 	memset(common.memory, 0, BYTES);
 	atomic_store(&common.report->rounds, 0);
 	atomic_store(&common.report->saw_after, false);
 	atomic_store(&common.report->stop, false);
-	ok = start_both(&owner, &initiator) && wait_rounds(1);
+	ok = start_both(owner, initiator) && wait_rounds(1);
 	sleep_ms(random_below(random, 10));
+	return ok;
+}
+
+static bool kill_owner(struct random_state *random)
+{
+	struct process owner, initiator;
+	bool ok = start_copying(random, &owner, &initiator);
+
 	kill_process(&owner);
-	if (both) {
-		kill_process(&initiator);
-		return ok;
-	}
 	ok = ok && untouched();
 	atomic_store(&common.report->stop, true);
 	return process_end(&initiator) && ok;
+}
+
+static bool kill_initiator(struct random_state *random)
+{
+	struct process owner, initiator;
+	bool ok = start_copying(random, &owner, &initiator);
+
+	kill_process(&initiator);
+	ok = left_alone() && ok;
+	return process_end(&owner) && ok;
+}
+
+static bool kill_both(struct random_state *random)
+{
+	struct process owner, initiator;
+	bool ok = start_copying(random, &owner, &initiator);
+
+	kill_process(&owner);
+	kill_process(&initiator);
+	return left_alone() && ok;
+}
+
+static bool repeat(bool (*kill_some)(struct random_state *), int rounds)
+{
+	struct random_state random;
+	bool ok = true;
+
+	random_seed(&random, 4711);
+	while (ok && rounds--)
+		ok = kill_some(&random);
+	return ok;
 }
 
 static void *shared(size_t length)
@@ -247,20 +302,17 @@ static void *shared(size_t length)
 
 int main(int argc, char **argv)
 {
-	struct random_state random;
-	int rounds, i;
-	bool ok = true;
+	int rounds;
 
 	device_names(&argc, argv, &common.device, &common.peer);
 	rounds = argc > 1 ? atoi(argv[1]) : 8;
 	common.memory = shared(BYTES);
 	common.report = shared(sizeof(*common.report));
-	random_seed(&random, 4711);
-	for (i = 0; i < rounds && ok; i++)
-		ok = kill_owner(&random, false);
-	tap_ok(ok, "the memory of a killed process is out of reach");
-	for (i = 0, ok = true; i < rounds && ok; i++)
-		ok = kill_owner(&random, true);
-	tap_ok(ok, "both processes are killed in the middle of a copy");
+	tap_ok(repeat(kill_owner, rounds),
+	       "the memory of a killed process is out of reach");
+	tap_ok(repeat(kill_initiator, rounds),
+	       "memory is as it was left by a process that was killed");
+	tap_ok(repeat(kill_both, rounds),
+	       "both processes are killed in the middle of a copy");
 	return tap_end();
 }
