@@ -9,6 +9,7 @@
 
 #include "counters.h"
 #include "dev.h"
+#include "qp.h"
 
 static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_SEND] = { .name = "sends" },
@@ -44,6 +45,15 @@ static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_BUDGET] = { .name = "engine_budget_exhausted" },
 	[MIC_CNT_DOORBELL] = { .name = "engine_doorbells" },
 	[MIC_CNT_POLL] = { .name = "engine_polls" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_WRITES] = { .name = "direct_writes" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_WRITE_BYTES] = {
+		.name = "direct_write_bytes" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_READS] = { .name = "direct_reads" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_READ_BYTES] = {
+		.name = "direct_read_bytes" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_ATOMICS] = { .name = "direct_atomics" },
+	[MIC_CNT_DIRECT + MIC_DIRECT_ATOMIC_BYTES] = {
+		.name = "direct_atomic_bytes" },
 };
 
 static_assert(ARRAY_SIZE(mic_stat_descs) == MIC_CNT_MAX);
@@ -97,6 +107,48 @@ void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status)
 	}
 }
 
+/* What the process says of its queue pair; any number, and it may change. */
+static void mic_count_add_direct(u64 *sum, const struct mic_qp *qp)
+{
+	int i;
+
+	if (!qp->user || !qp->req.ring.ctl)
+		return;
+	for (i = 0; i < MIC_DIRECT_COUNTS; i++)
+		sum[i] += READ_ONCE(qp->req.ring.ctl->direct[i]);
+}
+
+/**
+ * mic_count_unlink_qp - a QP can't be looked up any more; its counts stay
+ * @qp: queue pair with its memory
+ *
+ * Context: process context, without locks.
+ */
+void mic_count_unlink_qp(struct mic_qp *qp)
+{
+	struct mic_dev *dev = qp->dev;
+
+	mutex_lock(&dev->direct_lock);
+	xa_erase(&dev->qps, qp->qpn);
+	mic_count_add_direct(dev->direct, qp);
+	mutex_unlock(&dev->direct_lock);
+}
+
+/* Of the queue pairs there were, and of those there are. */
+static void mic_count_sum_direct(struct mic_dev *dev, u64 *sum)
+{
+	struct mic_qp *qp;
+	unsigned long qpn;
+
+	mutex_lock(&dev->direct_lock);
+	memcpy(sum, dev->direct, sizeof(dev->direct));
+	xa_for_each(&dev->qps, qpn, qp) {
+		mic_count_add_direct(sum, qp);
+		cond_resched();
+	}
+	mutex_unlock(&dev->direct_lock);
+}
+
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port)
 {
@@ -112,7 +164,7 @@ int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 
 	if (!port)
 		return -EINVAL;
-	for (i = 0; i < MIC_CNT_MAX; i++) {
+	for (i = 0; i < MIC_CNT_DIRECT; i++) {
 		u64 sum = 0;
 
 		for_each_possible_cpu(cpu)
@@ -120,5 +172,6 @@ int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 						     cpu)->value[i]);
 		stats->value[i] = sum;
 	}
+	mic_count_sum_direct(dev, &stats->value[MIC_CNT_DIRECT]);
 	return MIC_CNT_MAX;
 }

@@ -8,8 +8,10 @@
 #include <linux/percpu.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/mic-abi.h>
 
 struct mic_dev;
+struct mic_qp;
 
 enum mic_counter {
 	MIC_CNT_SEND,			/* requests that succeeded, and their */
@@ -45,6 +47,8 @@ enum mic_counter {
 	MIC_CNT_BUDGET,			/* runs that ended with their budget */
 	MIC_CNT_DOORBELL,		/* doorbells that user space rang */
 	MIC_CNT_POLL,			/* runs because the poller saw news */
+	MIC_CNT_DIRECT,			/* enum mic_direct_count, from here on */
+	MIC_CNT_DIRECT_LAST = MIC_CNT_DIRECT + MIC_DIRECT_COUNTS - 1,
 	MIC_CNT_MAX
 };
 
@@ -57,6 +61,7 @@ struct mic_counters {
 #define mic_count(dev, id)	mic_count_add(dev, id, 1)
 
 enum mic_counter mic_bytes_counter(u8 op);
+void mic_count_unlink_qp(struct mic_qp *qp);
 void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status);
 
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,

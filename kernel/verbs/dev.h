@@ -5,6 +5,7 @@
 #ifndef MIC_DEV_H
 #define MIC_DEV_H
 
+#include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/rwsem.h>
 #include <linux/xarray.h>
@@ -62,6 +63,8 @@ enum mic_limits {
  * @dm_bytes: device memory handed out
  * @counters: events counted per CPU
  * @poller: polls send queues
+ * @direct_lock: protects @direct, and keeps @qps from losing one
+ * @direct: what processes said of queue pairs that are gone
  * @debugfs: its folder there
  */
 struct mic_dev {
@@ -88,6 +91,8 @@ struct mic_dev {
 	atomic_long_t dm_bytes;
 	struct mic_counters __percpu *counters;
 	struct mic_poller poller;
+	struct mutex direct_lock;
+	u64 direct[MIC_DIRECT_COUNTS];
 	struct dentry *debugfs;
 };
 

@@ -147,6 +147,7 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
 	INIT_LIST_HEAD(&dev->members);
 	init_rwsem(&dev->members_lock);
+	mutex_init(&dev->direct_lock);
 	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 
 	strscpy(ibdev->node_desc, "mic", sizeof(ibdev->node_desc));

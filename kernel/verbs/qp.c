@@ -311,7 +311,7 @@ err_count:
  */
 static void mic_qp_stop(struct mic_qp *qp)
 {
-	xa_erase(&qp->dev->qps, qp->qpn);
+	mic_count_unlink_qp(qp);
 	mutex_lock(&qp->req.lock);
 	mutex_lock(&qp->resp.lock);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);

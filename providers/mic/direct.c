@@ -216,6 +216,26 @@ static uint8_t wc_opcode(uint8_t opcode)
 	}
 }
 
+static enum mic_direct_count direct_count(uint8_t opcode)
+{
+	switch (opcode) {
+	case MIC_WR_RDMA_WRITE:
+		return MIC_DIRECT_WRITES;
+	case MIC_WR_RDMA_READ:
+		return MIC_DIRECT_READS;
+	default:
+		return MIC_DIRECT_ATOMICS;
+	}
+}
+
+/* For rdma-statistic(8); the kernel only reads. */
+static inline void count(const struct mic_qp *qp, enum mic_direct_count what,
+			 uint64_t bytes)
+{
+	qp->sq.ctl->direct[what]++;
+	qp->sq.ctl->direct[what + 1] += bytes;
+}
+
 static bool has_room(struct mic_cq *cq)
 {
 	if (!cq->own.slots && !mic_own_create(cq))
@@ -258,7 +278,7 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 	remote = get_remote(window, req, local.bytes);
 	if (!remote || !transfer(req, window, &local, remote))
 		return false;
-	qp->direct.done++;
+	count(qp, direct_count(req->opcode), local.bytes);
 	if (signaled)
 		mic_own_add(cq, qp, req->wr_id, wc_opcode(req->opcode),
 			    local.bytes);
@@ -308,7 +328,7 @@ static inline bool execute_simple(struct mic_qp *qp,
 		mic_copy(window->addr + off, local, length);
 	if (!reached_peer(window))
 		return false;
-	qp->direct.done++;
+	count(qp, read ? MIC_DIRECT_READS : MIC_DIRECT_WRITES, length);
 	if (flags & MIC_WQE_SIGNALED)
 		mic_own_add(cq, qp, wr->wr_id,
 			    read ? MIC_WC_RDMA_READ : MIC_WC_RDMA_WRITE,

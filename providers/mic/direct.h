@@ -35,7 +35,6 @@ struct mic_direct {
 	uint32_t mask; /* of @table's length, a power of two */
 	uint32_t used;
 	struct mic_direct_entry *table; /* by rkey */
-	uint64_t done;
 	uint64_t engine;
 };
 

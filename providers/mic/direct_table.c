@@ -126,12 +126,22 @@ void mic_direct_set_path(struct mic_qp *qp, enum micdv_path path)
 	mic_unlock(&qp->sq.lock);
 }
 
+static uint64_t count_executed(const struct mic_qp *qp)
+{
+	const struct mic_ring_ctl *ctl = qp->sq.ctl;
+
+	if (!qp->sq.entries)
+		return 0;
+	return ctl->direct[MIC_DIRECT_WRITES] + ctl->direct[MIC_DIRECT_READS] +
+	       ctl->direct[MIC_DIRECT_ATOMICS];
+}
+
 void mic_direct_query(struct mic_qp *qp, struct micdv_qp_attr *attr)
 {
 	mic_lock(&qp->sq.lock);
 	attr->path = qp->direct.path;
 	attr->windows = qp->direct.used;
-	attr->direct = qp->direct.done;
+	attr->direct = count_executed(qp);
 	attr->engine = qp->direct.engine;
 	mic_unlock(&qp->sq.lock);
 }

@@ -227,10 +227,26 @@ enum mic_need_kick {
 	MIC_KICK_POLLED = 1 << 1,
 };
 
+/*
+ * Of a send queue: what the process has executed by itself. The kernel shows it
+ * as what the process says.
+ */
+enum mic_direct_count {
+	MIC_DIRECT_WRITES,
+	MIC_DIRECT_WRITE_BYTES,
+	MIC_DIRECT_READS,
+	MIC_DIRECT_READ_BYTES,
+	MIC_DIRECT_ATOMICS,
+	MIC_DIRECT_ATOMIC_BYTES,
+	MIC_DIRECT_COUNTS
+};
+
 struct mic_ring_ctl {
 	/* written by user space */
 	__u32 producer;
-	__u32 reserved1[15];
+	__u32 reserved1;
+	__aligned_u64 direct[MIC_DIRECT_COUNTS];
+	__u32 reserved3[2];
 	/* written by the kernel */
 	__u32 consumer;
 	__u32 need_kick;

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Requests that the process executes by itself are in the counters of the
+ * device, also when their queue pair is gone.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <infiniband/micdv.h>
+
+#include "clock.h"
+#include "endpoint.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+enum { WRITES = 7, READS = 5, ATOMICS = 3, BYTES = 100, WORD = 8 };
+
+static struct setup setup;
+static struct endpoint a, b;
+
+static uint64_t counter(const char *name)
+{
+	char path[256];
+	uint64_t value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
+		 setup.a_dev.name, name);
+	file = fopen(path, "re");
+	if (!file || fscanf(file, "%" SCNu64, &value) != 1)
+		bail("cannot read %s", path);
+	fclose(file);
+	return value;
+}
+
+static const struct {
+	const char *direct;
+	const char *engine;
+	uint64_t expected;
+} counted[] = {
+	{ "direct_writes", "rdma_writes", WRITES },
+	{ "direct_write_bytes", "rdma_write_bytes", WRITES *BYTES },
+	{ "direct_reads", "rdma_reads", READS },
+	{ "direct_read_bytes", "rdma_read_bytes", READS *BYTES },
+	{ "direct_atomics", "atomics", ATOMICS },
+	{ "direct_atomic_bytes", "atomic_bytes", ATOMICS *WORD },
+};
+
+#define COUNTERS (sizeof(counted) / sizeof(counted[0]))
+
+static uint64_t before[COUNTERS], direct_before;
+
+/* sysfs may show values that are 10 ms old. */
+static void remember(void)
+{
+	size_t i;
+
+	sleep_ms(50);
+	for (i = 0; i < COUNTERS; i++)
+		before[i] = counter(counted[i].direct) +
+			    counter(counted[i].engine);
+	direct_before = counter("direct_writes");
+}
+
+static bool grew(void)
+{
+	uint64_t now;
+	size_t i;
+
+	sleep_ms(50);
+	for (i = 0; i < COUNTERS; i++) {
+		now = counter(counted[i].direct) + counter(counted[i].engine);
+		if (!check(now - before[i] == counted[i].expected,
+			   "%s and %s grow by %" PRIu64 " instead of %" PRIu64,
+			   counted[i].direct, counted[i].engine,
+			   now - before[i], counted[i].expected))
+			return false;
+	}
+	return check(counter("direct_writes") > direct_before,
+		     "the process has executed none");
+}
+
+static bool requests(enum ibv_wr_opcode opcode, unsigned int n, uint32_t bytes)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, bytes);
+	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
+
+	if (opcode_is_atomic(opcode)) {
+		wr.wr.atomic.remote_addr = (setup.b_mem.rdma_addr + 7) & ~7ULL;
+		wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
+	} else {
+		wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr;
+		wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+	}
+	while (n--) {
+		post_send(&a, &wr);
+		if (!cq_expect(a.send_cq, 1, IBV_WC_SUCCESS))
+			return false;
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	bool ok;
+
+	setup_open(&setup, &argc, argv, PAGE_BYTES);
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	if (micdv_set_path(a.qp, MICDV_PATH_DIRECT))
+		bail("micdv_set_path fails");
+	remember();
+	ok = requests(IBV_WR_RDMA_WRITE, WRITES, BYTES) &&
+	     requests(IBV_WR_RDMA_READ, READS, BYTES) &&
+	     requests(IBV_WR_ATOMIC_FETCH_AND_ADD, ATOMICS, WORD);
+	tap_ok(ok && grew(), "what the process executes is counted");
+	pair_destroy(&a, &b);
+	tap_ok(ok && grew(), "and stays so when the queue pair is gone");
+	setup_close(&setup);
+	return tap_end();
+}
