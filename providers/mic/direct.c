@@ -14,6 +14,9 @@
 
 #define WORD_SIZE 8
 
+/* What is constant in a call saves instructions that are executed each time. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 /* The requests that have a remote address, and the right each needs. */
 static uint32_t needed_right(uint8_t opcode)
 {
@@ -54,8 +57,7 @@ static bool add_local(struct mic_qp *qp, const struct mic_direct_req *req,
 
 	if (!(req->flags & MIC_WQE_INLINE)) {
 		addr = mic_keys_resolve(
-			&to_mctx(qp->vqp.qp.context)->keys, sge->lkey,
-			qp->vqp.qp.pd->handle,
+			qp->direct.keys, sge->lkey, qp->direct.pd_handle,
 			has_result(req->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0,
 			sge->addr, sge->length);
 		if (!addr)
@@ -238,9 +240,8 @@ static inline void count(const struct mic_qp *qp, enum mic_direct_count what,
 
 static bool has_room(struct mic_cq *cq)
 {
-	if (!cq->own.slots && !mic_own_create(cq))
-		return false;
-	return mic_own_has_room(&cq->own);
+	return mic_own_has_room(&cq->own) ||
+	       (mic_own_create(cq) && mic_own_has_room(&cq->own));
 }
 
 /* A coin for tests: who executes the next request? */
@@ -286,54 +287,145 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 }
 
 /*
- * The same for what most requests are: a WRITE or READ of one piece of memory,
- * with a key whose window is there. False if it is something else; the steps
- * above then find out what.
+ * The same for what most requests are: a WRITE, READ or atomic of one piece of
+ * memory, with a key whose window is there. False if it is something else; the
+ * steps above then find out what.
  */
+static inline char *simple_remote(const struct mic_qp *qp, uint32_t rkey,
+				  uint64_t addr, uint64_t length,
+				  uint32_t right,
+				  const struct mic_window **found)
+{
+	const struct mic_direct_entry *entry = mic_direct_place(&qp->direct,
+								rkey);
+	const struct mic_window *window = &entry->window;
+	const uint64_t off = addr - window->start;
+
+	if (entry->rkey != rkey || length > window->length ||
+	    off > window->length - length || !(window->access & right) ||
+	    mic_window_state(window))
+		return NULL;
+	*found = window;
+	return window->addr + off;
+}
+
+static inline char *simple_local(const struct mic_qp *qp,
+				 const struct ibv_sge *sge, uint32_t flags,
+				 bool result)
+{
+	if (flags & MIC_WQE_INLINE)
+		return result || sge->length > qp->max_inline ?
+			       NULL :
+			       (char *)(uintptr_t)sge->addr;
+	return mic_keys_resolve(qp->direct.keys, sge->lkey,
+				qp->direct.pd_handle,
+				result ? IBV_ACCESS_LOCAL_WRITE : 0, sge->addr,
+				sge->length);
+}
+
+/* Is it posted in the usual way, and is there room for its completion? */
+static inline bool is_simple(struct mic_qp *qp, const struct ibv_send_wr *wr,
+			     uint32_t flags)
+{
+	return wr->num_sge == 1 && qp->direct.simple &&
+	       !(flags & ~MIC_WQE_FLAGS_ALL) &&
+	       (!(flags & MIC_WQE_SIGNALED) ||
+		mic_own_has_room(&to_mcq(qp->vqp.qp.send_cq)->own));
+}
+
+static inline void complete_simple(struct mic_qp *qp,
+				   const struct ibv_send_wr *wr, uint32_t flags,
+				   enum mic_direct_count what, uint8_t opcode,
+				   uint32_t bytes)
+{
+	count(qp, what, bytes);
+	if (flags & MIC_WQE_SIGNALED)
+		mic_own_add(to_mcq(qp->vqp.qp.send_cq), qp, wr->wr_id, opcode,
+			    bytes);
+}
+
+static ALWAYS_INLINE bool copy_simple(struct mic_qp *qp,
+				      const struct ibv_send_wr *wr, bool read)
+{
+	const uint32_t flags = wr->send_flags | qp->always_flags;
+	const struct mic_window *window;
+	char *local, *remote;
+	uint32_t length;
+
+	if (!is_simple(qp, wr, flags))
+		return false;
+	length = wr->sg_list->length;
+	if (!length || length > MIC_DIRECT_MAX_BYTES)
+		return false;
+	remote = simple_remote(
+		qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length,
+		read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE,
+		&window);
+	if (!remote)
+		return false;
+	local = simple_local(qp, wr->sg_list, flags, read);
+	if (!local)
+		return false;
+	atomic_thread_fence(memory_order_release);
+	mic_copy(read ? local : remote, read ? remote : local, length);
+	if (!reached_peer(window))
+		return false;
+	complete_simple(qp, wr, flags,
+			read ? MIC_DIRECT_READS : MIC_DIRECT_WRITES,
+			read ? MIC_WC_RDMA_READ : MIC_WC_RDMA_WRITE, length);
+	return true;
+}
+
+static ALWAYS_INLINE bool add_or_swap_simple(struct mic_qp *qp,
+					     const struct ibv_send_wr *wr,
+					     bool add)
+{
+	const uint32_t flags = wr->send_flags | qp->always_flags;
+	uint64_t old = wr->wr.atomic.compare_add;
+	const struct mic_window *window;
+	char *local, *remote;
+
+	if (!is_simple(qp, wr, flags) || wr->sg_list->length != WORD_SIZE)
+		return false;
+	remote = simple_remote(qp, wr->wr.atomic.rkey,
+			       wr->wr.atomic.remote_addr, WORD_SIZE,
+			       IBV_ACCESS_REMOTE_ATOMIC, &window);
+	if (!remote || wr->wr.atomic.remote_addr % WORD_SIZE ||
+	    (uintptr_t)remote % WORD_SIZE)
+		return false;
+	local = simple_local(qp, wr->sg_list, flags, true);
+	if (!local)
+		return false;
+	if (add)
+		old = __atomic_fetch_add((uint64_t *)remote, old,
+					 __ATOMIC_SEQ_CST);
+	else
+		__atomic_compare_exchange_n((uint64_t *)remote, &old,
+					    wr->wr.atomic.swap, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	if (!reached_peer(window))
+		return false;
+	mic_copy_u64(local, (const char *)&old);
+	complete_simple(qp, wr, flags, MIC_DIRECT_ATOMICS,
+			add ? MIC_WC_FETCH_ADD : MIC_WC_COMP_SWAP, WORD_SIZE);
+	return true;
+}
+
 static inline bool execute_simple(struct mic_qp *qp,
 				  const struct ibv_send_wr *wr)
 {
-	const struct mic_direct_entry *entry =
-		mic_direct_place(&qp->direct, wr->wr.rdma.rkey);
-	const struct mic_window *window = &entry->window;
-	const uint64_t off = wr->wr.rdma.remote_addr - window->start;
-	const bool read = wr->opcode == IBV_WR_RDMA_READ;
-	const uint32_t flags = wr->send_flags | qp->always_flags;
-	struct mic_cq *cq = to_mcq(qp->vqp.qp.send_cq);
-	uint64_t length;
-	char *local;
-
-	if ((!read && wr->opcode != IBV_WR_RDMA_WRITE) || wr->num_sge != 1 ||
-	    qp->direct.path != MICDV_PATH_DIRECT ||
-	    flags & ~(MIC_WQE_SIGNALED | MIC_WQE_FENCE | MIC_WQE_SOLICITED))
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		return copy_simple(qp, wr, false);
+	case IBV_WR_RDMA_READ:
+		return copy_simple(qp, wr, true);
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return add_or_swap_simple(qp, wr, true);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return add_or_swap_simple(qp, wr, false);
+	default:
 		return false;
-	length = wr->sg_list->length;
-	if (entry->rkey != wr->wr.rdma.rkey || !length ||
-	    length > window->length || off > window->length - length ||
-	    length > MIC_DIRECT_MAX_BYTES ||
-	    !(window->access &
-	      (read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE)) ||
-	    mic_window_state(window))
-		return false;
-	local = mic_keys_resolve(&to_mctx(qp->vqp.qp.context)->keys,
-				 wr->sg_list->lkey, qp->vqp.qp.pd->handle,
-				 read ? IBV_ACCESS_LOCAL_WRITE : 0,
-				 wr->sg_list->addr, length);
-	if (!local || (flags & MIC_WQE_SIGNALED && !mic_own_has_room(&cq->own)))
-		return false;
-	atomic_thread_fence(memory_order_release);
-	if (read)
-		mic_copy(local, window->addr + off, length);
-	else
-		mic_copy(window->addr + off, local, length);
-	if (!reached_peer(window))
-		return false;
-	count(qp, read ? MIC_DIRECT_READS : MIC_DIRECT_WRITES, length);
-	if (flags & MIC_WQE_SIGNALED)
-		mic_own_add(cq, qp, wr->wr_id,
-			    read ? MIC_WC_RDMA_READ : MIC_WC_RDMA_WRITE,
-			    length);
-	return true;
+	}
 }
 
 static __attribute__((noinline)) bool execute_any(struct mic_qp *qp,

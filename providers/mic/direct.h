@@ -17,6 +17,7 @@
 #include "windows.h"
 
 struct mic_context;
+struct mic_keys;
 struct mic_qp;
 struct mic_send_wqe;
 
@@ -30,10 +31,13 @@ struct mic_direct_entry {
 /* Of a queue pair, under the lock of its send queue. */
 struct mic_direct {
 	bool on;
+	bool simple; /* requests of one piece need no further thought */
 	enum micdv_path path;
 	uint32_t random;
 	uint32_t mask; /* of @table's length, a power of two */
 	uint32_t used;
+	uint32_t pd_handle;
+	struct mic_keys *keys;
 	struct mic_direct_entry *table; /* by rkey */
 	uint64_t engine;
 };

@@ -76,12 +76,15 @@ static void set_path(struct mic_qp *qp, enum micdv_path path)
 	direct->on = false;
 	if (path == MICDV_PATH_ENGINE || !has_direct_path(qp))
 		return;
+	direct->pd_handle = qp->vqp.qp.pd->handle;
+	direct->keys = &to_mctx(qp->vqp.qp.context)->keys;
 	if (!direct->table) {
 		direct->table = calloc(TABLE_MIN, sizeof(*direct->table));
 		direct->mask = TABLE_MIN - 1;
 	}
 	/* without memory the kernel executes all */
 	direct->on = direct->table;
+	direct->simple = path == MICDV_PATH_DIRECT && qp->sq.max_sge;
 }
 
 void mic_direct_init(struct mic_qp *qp, enum micdv_path path)

@@ -62,9 +62,9 @@ static inline char *mic_keys_resolve(struct mic_keys *keys, uint32_t lkey,
 	if (atomic_load_explicit(&key->lkey, memory_order_acquire) != lkey ||
 	    key->pd_handle != pd_handle || (key->access & access) != access)
 		return NULL;
+	/* a region does not wrap around, so what is below it is far above it */
 	off = addr - key->iova;
-	if (addr < key->iova || length > key->length ||
-	    off > key->length - length)
+	if (length > key->length || off > key->length - length)
 		return NULL;
 	return key->addr + off;
 }

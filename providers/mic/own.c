@@ -36,6 +36,10 @@ static void create(struct mic_own *own, uint32_t entries)
 		size *= 2;
 	own->mask = size - 1;
 	own->slots = calloc(size, sizeof(*own->slots));
+	/* read by others without the lock, who then find all else in place */
+	if (own->slots)
+		atomic_store_explicit(&own->room, size + 1 - MIC_OWN_SLACK,
+				      memory_order_release);
 }
 
 /* Most queues never have a completion of their own. */
@@ -58,7 +62,8 @@ bool mic_own_create(struct mic_cq *cq)
  * An element that was polled may be overwritten, so only those that are still
  * there are looked at.
  */
-static uint32_t count_seen(struct mic_cq *cq)
+static inline __attribute__((always_inline)) uint32_t count_seen(
+	struct mic_cq *cq)
 {
 	struct mic_own *own = &cq->own;
 	uint32_t consumer;
@@ -142,6 +147,7 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 	} else {
 		lost = !own->lost;
 		own->lost = true;
+		atomic_store_explicit(&own->room, 0, memory_order_relaxed);
 	}
 	mic_unlock(&own->lock);
 	if (lost)

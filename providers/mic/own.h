@@ -26,6 +26,8 @@ struct mic_own {
 	struct mic_lock lock;  /* of those who add */
 	struct mic_cqe *slots; /* the position is in @owner */
 	uint32_t mask;
+	/* fewer must wait for one more; 0 where none may */
+	_Atomic(uint32_t) room;
 	uint32_t seen; /* elements known to be in the kernel's ring */
 	bool lost;     /* a completion was lost; no more are added */
 	_Atomic(uint32_t) producer;
@@ -57,8 +59,8 @@ static inline uint32_t mic_own_count(struct mic_own *own)
 /* May a request be executed that will be complete here? */
 static inline bool mic_own_has_room(struct mic_own *own)
 {
-	return own->slots && !own->lost &&
-	       mic_own_count(own) + MIC_OWN_SLACK <= own->mask + 1;
+	return mic_own_count(own) <
+	       atomic_load_explicit(&own->room, memory_order_acquire);
 }
 
 /* The next one, if it comes before element @index of the kernel's ring. */
