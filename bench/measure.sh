@@ -8,7 +8,8 @@
 #   test    the perftest program; ib_write_rate and such are the message rates
 #           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
-#           fair_*: one beside large ones; busy_*: many at once
+#           fair_*: one beside large ones; busy_*: many at once;
+#           inbox_send: the ring of Documentation/send-bypass.md
 #   device  mic; mic-engine, the same with all requests executed by the kernel;
 #           mic-poll, with a thread that polls send queues; rxe, tcp, memcpy,
 #           raw
@@ -269,6 +270,7 @@ main() {
 	group memcpy tool memcpy "${bw_sizes[@]}"
 	group "tcp bw" tool tcp bw "${bw_sizes[@]}"
 	group "tcp lat" tool tcp lat "${lat_sizes[@]}"
+	group inbox tool inbox 8 64 512
 	measure_devices "$@"
 	[ ! -e "$failures" ]
 }

@@ -197,6 +197,9 @@ class Aims:
 def print_raw(results):
     print(f"raw: a cache line takes {number_text(results.raw())} us"
           " from one process to the other")
+    for size, value in results.series("inbox_send", "inbox"):
+        print(f"a ring that the receiver drains, {size_text(size)}:"
+              f" {number_text(value)} us")
     print()
 
 
