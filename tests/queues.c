@@ -57,54 +57,110 @@ static void *resize_often(void *arg)
 	return (void *)failures;
 }
 
-static bool resize_under_traffic(struct setup *setup)
+static bool write_and_poll(struct pair *pair, uint64_t id)
 {
-	struct pair pair;
+	post_writes(pair, id, DEPTH);
+	return expect_ids(pair->cq, id, DEPTH);
+}
+
+static bool resize_meanwhile(struct pair *pair,
+			     bool (*work)(struct pair *pair, uint64_t id))
+{
 	pthread_t thread;
 	uint64_t id = 1;
 	void *failures;
 	bool ok = true;
 
-	pair_open(&pair, setup, 64);
-	if (pthread_create(&thread, NULL, resize_often, pair.cq))
+	if (pthread_create(&thread, NULL, resize_often, pair->cq))
 		bail("no thread");
 	while (ok && pthread_tryjoin_np(thread, &failures)) {
-		post_writes(&pair, id, DEPTH);
-		ok = expect_ids(pair.cq, id, DEPTH);
+		ok = work(pair, id);
 		id += DEPTH;
 	}
 	if (!ok)
 		pthread_join(thread, &failures);
-	check(!failures, "%" PRIdPTR " of %d resizes fail", (intptr_t)failures,
-	      RESIZES);
+	return check(!failures, "%" PRIdPTR " of %d resizes fail",
+		     (intptr_t)failures, RESIZES) &&
+	       ok;
+}
+
+static bool resize_under_traffic(struct setup *setup)
+{
+	struct pair pair;
+	bool ok;
+
+	pair_open(&pair, setup, 64);
+	ok = resize_meanwhile(&pair, write_and_poll);
 	pair_close(&pair);
-	return ok && !failures;
+	return ok;
+}
+
+/* A pair whose completion queue raises events. */
+static void pair_open_channel(struct pair *pair, struct setup *setup,
+			      int entries)
+{
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+
+	channel = ibv_create_comp_channel(setup->a_dev.ctx);
+	cq = channel ? ibv_create_cq(setup->a_dev.ctx, entries, NULL, channel,
+				     0) :
+		       NULL;
+	if (!cq)
+		bail("no completion queue with a channel");
+	pair_open_on(pair, setup, cq);
+}
+
+static void pair_close_channel(struct pair *pair)
+{
+	struct ibv_comp_channel *channel = pair->cq->channel;
+
+	pair_close(pair);
+	check(!ibv_destroy_comp_channel(channel), "the channel is in use");
+}
+
+static bool take_event(struct pair *pair)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (!check(becomes_readable(pair->cq->channel->fd), "no event") ||
+	    ibv_get_cq_event(pair->cq->channel, &cq, &context))
+		return false;
+	ibv_ack_cq_events(cq, 1);
+	return cq == pair->cq;
+}
+
+static bool write_and_wait(struct pair *pair, uint64_t id)
+{
+	if (ibv_req_notify_cq(pair->cq, 0))
+		return check(false, "arming fails");
+	post_writes(pair, id, DEPTH);
+	return take_event(pair) && expect_ids(pair->cq, id, DEPTH);
+}
+
+static bool resize_under_events(struct setup *setup)
+{
+	struct pair pair;
+	bool ok;
+
+	pair_open_channel(&pair, setup, 64);
+	ok = resize_meanwhile(&pair, write_and_wait);
+	pair_close_channel(&pair);
+	return ok;
 }
 
 static bool resize_keeps_request(struct setup *setup)
 {
-	struct ibv_comp_channel *channel;
-	struct ibv_cq *cq, *event_cq;
 	struct pair pair;
-	void *context;
 	bool ok;
 
-	channel = ibv_create_comp_channel(setup->a_dev.ctx);
-	cq = channel ? ibv_create_cq(setup->a_dev.ctx, 8, NULL, channel, 0) :
-		       NULL;
-	if (!cq)
-		bail("no completion queue with a channel");
-	pair_open_on(&pair, setup, cq);
-	ok = !ibv_req_notify_cq(cq, 0) &&
-	     check(!ibv_resize_cq(cq, 32), "growing fails");
+	pair_open_channel(&pair, setup, 8);
+	ok = !ibv_req_notify_cq(pair.cq, 0) &&
+	     check(!ibv_resize_cq(pair.cq, 32), "growing fails");
 	post_writes(&pair, 1, 1);
-	ok = ok && check(becomes_readable(channel->fd), "no event") &&
-	     !ibv_get_cq_event(channel, &event_cq, &context) && event_cq == cq;
-	if (ok)
-		ibv_ack_cq_events(cq, 1);
-	ok = ok && expect_ids(cq, 1, 1);
-	pair_close(&pair);
-	check(!ibv_destroy_comp_channel(channel), "the channel is in use");
+	ok = ok && take_event(&pair) && expect_ids(pair.cq, 1, 1);
+	pair_close_channel(&pair);
 	return ok;
 }
 
@@ -273,6 +329,7 @@ static const struct {
 } cases[] = {
 	{ resize_with_elements, "resizing keeps what was not polled" },
 	{ resize_under_traffic, "resizing under traffic" },
+	{ resize_under_events, "resizing while completions raise events" },
 	{ resize_keeps_request, "resizing keeps the request for an event" },
 	{ destroy_with_completions, "a destroyed QP's completions are gone" },
 	{ reset_with_completions, "a reset QP's completions are gone" },

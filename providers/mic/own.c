@@ -116,22 +116,29 @@ static void tell(const struct mic_qp *qp, unsigned long request)
 		;
 }
 
-/* Only the kernel raises events. No completion here is a solicited one. */
-static void raise_event(struct mic_cq *cq, const struct mic_qp *qp)
+/*
+ * Does somebody wait for an event? No completion here is a solicited one. With
+ * the lock, which keeps the ring where it is.
+ */
+static bool is_awaited(struct mic_cq *cq)
 {
+	if (!cq->vcq.cq.channel)
+		return false;
 	/* the completion, then a look at who waits; arming does the reverse */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (mic_load_relaxed(&cq->ring.ctl->arm) == MIC_CQ_ARM_NEXT)
-		tell(qp, MIC_IOC_CQ_EVENT);
+	return mic_load_relaxed(&cq->ring.ctl->arm) == MIC_CQ_ARM_NEXT;
 }
 
-/* A request of @qp is complete. What is not set here is always 0. */
+/*
+ * A request of @qp is complete. What is not set here is always 0. Only the
+ * kernel raises events.
+ */
 void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		 uint8_t opcode, uint32_t bytes)
 {
 	struct mic_own *own = &cq->own;
 	struct mic_cqe *cqe;
-	bool lost = false;
+	bool awaited, lost = false;
 
 	mic_lock(&own->lock);
 	cqe = get_slot(cq);
@@ -149,11 +156,12 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		own->lost = true;
 		atomic_store_explicit(&own->room, 0, memory_order_relaxed);
 	}
+	awaited = is_awaited(cq);
 	mic_unlock(&own->lock);
 	if (lost)
 		tell(qp, MIC_IOC_CQ_OVERRUN);
-	if (cq->vcq.cq.channel)
-		raise_event(cq, qp);
+	if (awaited)
+		tell(qp, MIC_IOC_CQ_EVENT);
 }
 
 /* Those that match must not be returned any more. Both locks are held. */
