@@ -271,6 +271,27 @@ static bool overrun_cq(struct setup *setup, struct endpoint *a,
 	return expect_range(cq, 100, 103, IBV_WC_SUCCESS);
 }
 
+/* The same for requests that the process may execute by itself. */
+static bool overrun_writes(struct setup *setup, struct endpoint *a,
+			   struct ibv_cq *cq)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 64);
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_RDMA_WRITE, &sge, 1);
+	uint64_t entries = cq->cqe;
+
+	wr.wr.rdma.remote_addr = setup->b_mem.rdma_addr;
+	wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
+	for (; wr.wr_id < entries + 8; wr.wr_id++)
+		post_send(a, &wr);
+	if (!expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
+	    !cq_stays_empty(cq, 50) || !events_none(setup->a_dev.ctx) ||
+	    !expect_state(a, IBV_QPS_RTS))
+		return false;
+	for (wr.wr_id = 100; wr.wr_id < 103; wr.wr_id++)
+		post_send(a, &wr);
+	return expect_range(cq, 100, 103, IBV_WC_SUCCESS);
+}
+
 static bool run_overrun(struct setup *setup, struct neighbours *neighbours)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
@@ -290,7 +311,8 @@ static bool run_overrun(struct setup *setup, struct neighbours *neighbours)
 	options.send_cq = ibv_cq_ex_to_cq(cq);
 	endpoint_create(&a, &setup->a_dev, &options);
 	pair_connect(&a, &b);
-	ok = overrun_cq(setup, &a, &b, options.send_cq);
+	ok = overrun_writes(setup, &a, options.send_cq) &&
+	     overrun_cq(setup, &a, &b, options.send_cq);
 	pair_destroy(&a, &b);
 	check(!ibv_destroy_cq(options.send_cq), "ibv_destroy_cq fails");
 	return neighbours_work(neighbours) && ok;

@@ -106,6 +106,10 @@ void mic_cq_overrun(struct mic_cq *cq)
 	unsigned long flags;
 	bool first;
 
+	if (cq->ignore_overrun) {
+		mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_OVERFLOW);
+		return;
+	}
 	spin_lock_irqsave(&cq->lock, flags);
 	first = !cq->overflow;
 	cq->overflow = true;

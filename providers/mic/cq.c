@@ -43,10 +43,15 @@ static_assert((int)MIC_WC_GRH == (int)IBV_WC_GRH &&
 	      "mic_wc_flags() translates flags by shifting");
 static_assert(sizeof(struct mic_cqe) == 64, "one cache line per element");
 
+static bool has_flag(const struct ibv_cq_init_attr_ex *attr, uint32_t flag)
+{
+	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	       (attr->flags & flag);
+}
+
 static bool one_thread(const struct ibv_cq_init_attr_ex *attr)
 {
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+	if (has_flag(attr, IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
 		return true;
 	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
 	       mic_pd_one_thread(attr->parent_domain);
@@ -65,6 +70,7 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 	cq->timestamps = attr->wc_flags &
 			 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 			  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+	cq->ignore_overrun = has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
 	ret = ibv_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
 				   &resp.base, sizeof(resp), 0);
 	if (ret)

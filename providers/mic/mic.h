@@ -45,6 +45,7 @@ struct mic_cq {
 	struct mic_cq_ring ring;
 	struct mic_own own;
 	bool timestamps;
+	bool ignore_overrun;
 	struct mic_pd *parent;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
 	struct mic_cqe *current;

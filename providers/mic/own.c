@@ -153,8 +153,10 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		publish(own);
 	} else {
 		lost = !own->lost;
-		own->lost = true;
-		atomic_store_explicit(&own->room, 0, memory_order_relaxed);
+		own->lost = !cq->ignore_overrun;
+		if (own->lost)
+			atomic_store_explicit(&own->room, 0,
+					      memory_order_relaxed);
 	}
 	awaited = is_awaited(cq);
 	mic_unlock(&own->lock);
