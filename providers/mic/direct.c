@@ -135,6 +135,19 @@ static void scatter(const struct local *local, const char *from)
 	}
 }
 
+/*
+ * What this process wrote before is there before this request is. That includes
+ * what it executed (IBA table 79: a READ comes after the WRITEs before it), and
+ * a CPU's loads may overtake its stores. Atomic instructions may not.
+ */
+static inline void begin(bool read)
+{
+	if (read)
+		atomic_thread_fence(memory_order_seq_cst);
+	else
+		atomic_thread_fence(memory_order_release);
+}
+
 /* The CPU's own atomic instructions, as the kernel uses them. */
 static uint64_t execute_atomic(const struct mic_direct_req *req, char *remote)
 {
@@ -181,8 +194,6 @@ static bool transfer(const struct mic_direct_req *req,
 {
 	uint64_t old;
 
-	/* what this process wrote before is there before this request is */
-	atomic_thread_fence(memory_order_release);
 	switch (req->opcode) {
 	case MIC_WR_RDMA_WRITE:
 		gather(remote, local);
@@ -277,7 +288,10 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 	if (!window || !(window->access & right))
 		return false;
 	remote = get_remote(window, req, local.bytes);
-	if (!remote || !transfer(req, window, &local, remote))
+	if (!remote)
+		return false;
+	begin(req->opcode == MIC_WR_RDMA_READ);
+	if (!transfer(req, window, &local, remote))
 		return false;
 	count(qp, direct_count(req->opcode), local.bytes);
 	if (signaled)
@@ -366,7 +380,7 @@ static ALWAYS_INLINE bool copy_simple(struct mic_qp *qp,
 	local = simple_local(qp, wr->sg_list, flags, read);
 	if (!local)
 		return false;
-	atomic_thread_fence(memory_order_release);
+	begin(read);
 	mic_copy(read ? local : remote, read ? remote : local, length);
 	if (!reached_peer(window))
 		return false;

@@ -33,6 +33,7 @@ struct mic_own {
 	_Atomic(uint32_t) producer;
 	/* written by who polls: */
 	uint32_t consumer;
+	uint32_t known;		 /* what @producer was when it was looked at */
 	_Atomic(uint32_t) freed; /* elements before it are no longer read */
 };
 
@@ -63,13 +64,26 @@ static inline bool mic_own_has_room(struct mic_own *own)
 	       atomic_load_explicit(&own->room, memory_order_acquire);
 }
 
+/*
+ * Are there more? Who learns that a WRITE is complete may then look in memory
+ * for what its peer did without having seen it: that look must not overtake the
+ * WRITE, which this thread may have executed itself a moment ago.
+ */
+static inline bool mic_own_look(struct mic_own *own)
+{
+	own->known = atomic_load_explicit(&own->producer, memory_order_acquire);
+	if (own->known == own->consumer)
+		return false;
+	atomic_thread_fence(memory_order_seq_cst);
+	return true;
+}
+
 /* The next one, if it comes before element @index of the kernel's ring. */
 static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
 {
 	struct mic_cqe *cqe;
 
-	if (own->consumer ==
-	    atomic_load_explicit(&own->producer, memory_order_acquire))
+	if (own->consumer == own->known && !mic_own_look(own))
 		return NULL;
 	cqe = &own->slots[own->consumer & own->mask];
 	if ((int32_t)(cqe->owner - index) > 0)
