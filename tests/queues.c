@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "clock.h"
 #include "setup.h"
@@ -18,7 +20,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
 
-enum { RESIZES = 200 };
+enum { RESIZES = 200, NEED_BYTES = 1 << 18 };
 
 /* --- resizing ------------------------------------------------------------- */
 
@@ -161,6 +163,48 @@ static bool resize_keeps_request(struct setup *setup)
 	post_writes(&pair, 1, 1);
 	ok = ok && take_event(&pair) && expect_ids(pair.cq, 1, 1);
 	pair_close_channel(&pair);
+	return ok;
+}
+
+/* Resize with hardly any address space left. Returns what the verb returns. */
+static int resize_in_need(struct ibv_cq *cq, int entries)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	struct rlimit limit, need;
+	unsigned long pages;
+	int ret;
+
+	if (!file || fscanf(file, "%lu", &pages) != 1 || fclose(file) ||
+	    getrlimit(RLIMIT_AS, &limit))
+		bail("how much memory is mapped?");
+	need = limit;
+	need.rlim_cur = (rlim_t)pages * PAGE_BYTES + NEED_BYTES;
+	if (setrlimit(RLIMIT_AS, &need))
+		bail("setrlimit: %s", strerror(errno));
+	ret = ibv_resize_cq(cq, entries);
+	setrlimit(RLIMIT_AS, &limit);
+	return ret;
+}
+
+static bool resize_fails(struct setup *setup)
+{
+	struct pair pair;
+	bool ok;
+	int ret;
+
+	pair_open(&pair, setup, 16);
+	post_writes(&pair, 1, 3);
+	ok = settle(&pair);
+	ret = resize_in_need(pair.cq, NEED_BYTES / 16);
+	ok = ok && check(ret == ENOMEM, "resizing returns %d", ret) &&
+	     check(pair.cq->cqe == 16, "cqe is %d", pair.cq->cqe) &&
+	     expect_ids(pair.cq, 1, 3);
+	post_writes(&pair, 4, 3);
+	ok = ok && settle(&pair) && expect_ids(pair.cq, 4, 3) &&
+	     check(!ibv_resize_cq(pair.cq, 32), "then it fails, too");
+	post_writes(&pair, 7, 3);
+	ok = ok && expect_ids(pair.cq, 7, 3);
+	pair_close(&pair);
 	return ok;
 }
 
@@ -331,6 +375,7 @@ static const struct {
 	{ resize_under_traffic, "resizing under traffic" },
 	{ resize_under_events, "resizing while completions raise events" },
 	{ resize_keeps_request, "resizing keeps the request for an event" },
+	{ resize_fails, "resizing that fails changes nothing" },
 	{ destroy_with_completions, "a destroyed QP's completions are gone" },
 	{ reset_with_completions, "a reset QP's completions are gone" },
 	{ thread_domain, "a thread domain" },

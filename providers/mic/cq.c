@@ -151,14 +151,15 @@ struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
  * The kernel moves the elements that were not polled and the request for an
  * event to the new queue, and says in its control block where to go on.
  */
-static int replace_ring(struct mic_cq *cq,
+static int replace_ring(struct mic_cq *cq, struct mic_map *room,
 			const struct mic_resize_cq_resp *resp)
 {
 	struct mic_cq_ring ring;
 	int ret;
 
-	ret = mic_map_queue(&ring.map, to_mctx(cq->vcq.cq.context)->doorbell_fd,
-			    &resp->map);
+	ret = mic_map_reserved(&ring.map, room,
+			       to_mctx(cq->vcq.cq.context)->doorbell_fd,
+			       &resp->map);
 	if (ret)
 		return ret;
 	mic_cq_ring_init(&ring, &resp->ring);
@@ -183,13 +184,21 @@ static int resize_cq(struct mic_cq *cq, int cqe)
 {
 	struct resize_cq_resp resp = {};
 	struct ibv_resize_cq cmd = {};
+	struct mic_map room;
 	int ret;
 
 	if (cqe < 1 << 30 && !fits(cq, cqe))
 		return EINVAL;
+	ret = mic_reserve_queue(&room, &cq->ring.map, cq->ring.entries, cqe,
+				sizeof(struct mic_cqe));
+	if (ret)
+		return ret;
 	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd, sizeof(cmd), &resp.base,
 				sizeof(resp));
-	return ret ? ret : replace_ring(cq, &resp.mic);
+	if (!ret)
+		return replace_ring(cq, &room, &resp.mic);
+	mic_unmap_queue(&room);
+	return ret;
 }
 
 int mic_resize_cq(struct ibv_cq *ibcq, int cqe)

@@ -3,8 +3,12 @@
  * Mapping of queue memory.
  */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "ring.h"
+
+/* More than any queue has; the kernel refuses it. */
+#define MIC_SLOTS_MAX (1U << 24)
 
 /* Returns 0 or an errno value. A queue without memory is a valid queue. */
 int mic_map_queue(struct mic_map *map, int fd, const struct mic_mmap_info *info)
@@ -28,4 +32,54 @@ void mic_unmap_queue(struct mic_map *map)
 {
 	if (map->size)
 		munmap(map->addr, map->size);
+}
+
+/*
+ * Address space for a queue that is to have @n slots and is laid out like the
+ * one in @map, which has @entries. Returns 0 or an errno value.
+ */
+int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
+		      uint32_t entries, uint32_t n, size_t stride)
+{
+	const size_t page = sysconf(_SC_PAGESIZE);
+	size_t slots = 1;
+	void *addr;
+
+	*room = (struct mic_map){ .addr = NULL };
+	if (n > MIC_SLOTS_MAX)
+		return 0;
+	while (slots < n)
+		slots *= 2;
+	/* what is there besides, and the rest of its last page */
+	room->size = map->size - entries * stride + slots * stride;
+	room->size = (room->size + page - 1) / page * page;
+	addr = mmap(NULL, room->size, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (addr == MAP_FAILED) {
+		room->size = 0;
+		return errno;
+	}
+	room->addr = addr;
+	return 0;
+}
+
+/* Map a queue in @room, which is used up. Returns 0 or an errno value. */
+int mic_map_reserved(struct mic_map *map, struct mic_map *room, int fd,
+		     const struct mic_mmap_info *info)
+{
+	void *addr = MAP_FAILED;
+
+	if (room->size && info->size <= room->size)
+		addr = mmap(room->addr, info->size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_FIXED, fd, (off_t)info->offset);
+	if (addr == MAP_FAILED) {
+		/* a process with very many mappings may have one again now */
+		mic_unmap_queue(room);
+		return mic_map_queue(map, fd, info);
+	}
+	map->addr = addr;
+	map->size = info->size;
+	if (info->size < room->size)
+		munmap(room->addr + info->size, room->size - info->size);
+	return 0;
 }

@@ -26,6 +26,11 @@ struct mic_map {
 int mic_map_queue(struct mic_map *map, int fd,
 		  const struct mic_mmap_info *info);
 void mic_unmap_queue(struct mic_map *map);
+/* For a queue that replaces another: what may fail comes first. */
+int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
+		      uint32_t entries, uint32_t n, size_t stride);
+int mic_map_reserved(struct mic_map *map, struct mic_map *room, int fd,
+		     const struct mic_mmap_info *info);
 
 static inline uint32_t mic_load_relaxed(__u32 *p)
 {

@@ -96,14 +96,15 @@ struct ibv_srq *mic_create_srq_ex(struct ibv_context *context,
 }
 
 /* The kernel has moved what was posted to a new queue. */
-static int replace_queue(struct mic_srq *srq,
+static int replace_queue(struct mic_srq *srq, struct mic_map *room,
 			 const struct mic_modify_srq_resp *resp)
 {
 	struct mic_map map;
 	int ret;
 
-	ret = mic_map_queue(&map, to_mctx(srq->vsrq.srq.context)->doorbell_fd,
-			    &resp->map);
+	ret = mic_map_reserved(&map, room,
+			       to_mctx(srq->vsrq.srq.context)->doorbell_fd,
+			       &resp->map);
 	if (ret)
 		return ret;
 	mic_unmap_queue(&srq->map);
@@ -112,29 +113,40 @@ static int replace_queue(struct mic_srq *srq,
 	return 0;
 }
 
+/* With the queue's lock. */
 static int resize_srq(struct mic_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
 	struct mic_modify_srq_resp resp = {};
 	struct modify_srq_cmd cmd = {
 		.mic.resp_addr = (uintptr_t)&resp,
 	};
+	struct mic_map room;
 	int ret;
 
-	mic_lock(&srq->wq.lock);
+	ret = mic_reserve_queue(&room, &srq->map, srq->wq.entries, attr->max_wr,
+				srq->wq.stride);
+	if (ret)
+		return ret;
 	ret = ibv_cmd_modify_srq(&srq->vsrq.srq, attr, mask, &cmd.base,
 				 sizeof(cmd));
 	if (!ret)
-		ret = replace_queue(srq, &resp);
-	mic_unlock(&srq->wq.lock);
+		return replace_queue(srq, &room, &resp);
+	mic_unmap_queue(&room);
 	return ret;
 }
 
 int mic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
+	struct mic_lock *lock = &to_msrq(srq)->wq.lock;
 	struct ibv_modify_srq cmd = {};
+	int ret;
 
-	if (mask & IBV_SRQ_MAX_WR)
-		return resize_srq(to_msrq(srq), attr, mask);
+	if (mask & IBV_SRQ_MAX_WR) {
+		mic_lock(lock);
+		ret = resize_srq(to_msrq(srq), attr, mask);
+		mic_unlock(lock);
+		return ret;
+	}
 	return ibv_cmd_modify_srq(srq, attr, mask, &cmd, sizeof(cmd));
 }
 
