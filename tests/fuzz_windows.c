@@ -76,6 +76,22 @@ static void fuzz_import(struct random_state *random)
 	ioctl(windows_fd, MIC_IOC_IMPORT, &req);
 }
 
+static void fuzz_watch(struct random_state *random)
+{
+	struct mic_memory_watch req = {
+		.addr = (uintptr_t)region.addr +
+			random_below(random, region.length),
+		.length = random_below(random, region.length),
+	};
+
+	if (!random_below(random, 4)) {
+		req.addr = fuzz_number(random);
+		req.length = fuzz_number(random);
+	}
+	if (!ioctl(windows_fd, MIC_IOC_WATCH, &req) && random_below(random, 2))
+		ioctl(windows_fd, MIC_IOC_UNWATCH, (unsigned long)req.slot);
+}
+
 /* Somewhere at the slots that are in use, or anywhere. */
 static off_t some_offset(struct random_state *random)
 {
@@ -136,7 +152,7 @@ static void touch(struct random_state *random)
 	};
 	int access = ACCESS_ALL;
 
-	switch (random_below(random, 4)) {
+	switch (random_below(random, 6)) {
 	case 0:
 		ibv_modify_qp(random_below(random, 2) ? a.qp : b.qp, &attr,
 			      IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
@@ -146,6 +162,11 @@ static void touch(struct random_state *random)
 			access = IBV_ACCESS_REMOTE_READ;
 		ibv_rereg_mr(region.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL,
 			     0, access);
+		break;
+	case 2:
+		ioctl(windows_fd, MIC_IOC_UNWATCH,
+		      random_below(random, 4) ? random_below(random, SLOTS) :
+						fuzz_number(random));
 		break;
 	default:
 		ioctl(windows_fd, MIC_IOC_DROP,
@@ -187,7 +208,7 @@ static void calls(struct random_state *random, unsigned int steps)
 	    pthread_create(&thread, NULL, touch_all_the_time, &seed))
 		exit(1);
 	while (steps--) {
-		switch (random_below(random, 8)) {
+		switch (random_below(random, 10)) {
 		case 0:
 			fuzz_import(random);
 			break;
@@ -200,6 +221,9 @@ static void calls(struct random_state *random, unsigned int steps)
 							MIC_IOC_CQ_OVERRUN,
 			      random_below(random, 2) ? a.qp->qp_num :
 							fuzz_number(random));
+			break;
+		case 3:
+			fuzz_watch(random);
 			break;
 		default:
 			fuzz_access(random);

@@ -121,6 +121,40 @@ static void test_kinds(struct test *test)
 	}
 }
 
+/* At an address, over other memory; not where pages don't meet. */
+static bool maps_at(struct test *test)
+{
+	const struct region *region = &test->setup.b_mem;
+	const int rw = PROT_READ | PROT_WRITE;
+	char *mem = mmap(NULL, 4 * PAGE_BYTES, rw, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+	char *place = mem + PAGE_BYTES +
+		      (uintptr_t)(region->addr + 100) % PAGE_BYTES;
+	struct micdv_window *window, *other;
+	bool ok;
+
+	memset(mem, 7, 4 * PAGE_BYTES);
+	window = micdv_map_window_at(test->a.qp, region->rdma_addr + 100,
+				     region->mr->rkey, PAGE_BYTES, rw, place);
+	if (!check(window, "micdv_map_window_at: %s", strerror(errno)))
+		return false;
+	ok = check(window->addr == place, "it is elsewhere") &&
+	     shows(window, region->addr + 100, PAGE_BYTES) &&
+	     check(mem[PAGE_BYTES - 1] == 7 && mem[3 * PAGE_BYTES] == 7,
+		   "what is beside it was changed");
+	errno = 0;
+	other = micdv_map_window_at(test->a.qp, region->rdma_addr + 100,
+				    region->mr->rkey, PAGE_BYTES, rw,
+				    place + 8);
+	ok = check(!other && errno == EINVAL,
+		   "at another place in the page: %s",
+		   other ? "a window" : strerror(errno)) &&
+	     ok;
+	ok = check(!micdv_unmap_window(window), "unmapping fails") && ok;
+	munmap(mem, 4 * PAGE_BYTES);
+	return ok;
+}
+
 /* Asking the kernel for more than was granted fails. */
 static bool stays_read_only(const struct micdv_window *window)
 {
@@ -441,6 +475,7 @@ int main(int argc, char **argv)
 	tap_ok(maps(&test, &test.setup.b_mem, 4095, 2) &&
 		       maps(&test, &test.setup.b_mem, 5, 1),
 	       "a window need not be of whole pages");
+	tap_ok(maps_at(&test), "a window can be mapped at an address");
 	test_kinds(&test);
 	tap_ok(reuses_slots(&test), "windows come and go");
 	tap_ok(reads_only(&test), "a key to read gives a window to read");

@@ -80,6 +80,19 @@ void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state)
 	WRITE_ONCE(*mic_windows_state(ws, slot), state);
 }
 
+/**
+ * mic_windows_add_state - set bits of a state word, and clear none
+ * @ws: windows file
+ * @slot: index of the word
+ * @bits: what to add
+ *
+ * Context: any; bits may be added by several at a time.
+ */
+void mic_windows_add_state(struct mic_windows *ws, u32 slot, u32 bits)
+{
+	atomic_or(bits, (atomic_t *)mic_windows_state(ws, slot));
+}
+
 static vm_fault_t mic_state_fault(struct vm_fault *vmf)
 {
 	struct mic_windows *ws = vmf->vma->vm_private_data;
@@ -234,6 +247,39 @@ void mic_windows_zap_all(struct mic_windows *ws)
 }
 
 /**
+ * mic_windows_take_slot - find a slot that nobody has
+ * @ws: windows file
+ * @slot: out: its index; its state word is 0
+ *
+ * Return: 0, -ENOSPC, -ENOMEM.
+ */
+int mic_windows_take_slot(struct mic_windows *ws, u32 *slot)
+{
+	int err;
+
+	err = xa_alloc(&ws->imports, slot, NULL,
+		       XA_LIMIT(0, MIC_WINDOW_SLOTS - 1), GFP_KERNEL_ACCOUNT);
+	if (err)
+		return err == -EBUSY ? -ENOSPC : err;
+	err = mic_windows_alloc_state(ws, *slot);
+	if (err)
+		mic_windows_give_slot(ws, *slot);
+	else
+		mic_windows_set_state(ws, *slot, 0);
+	return err;
+}
+
+/**
+ * mic_windows_give_slot - give a slot back
+ * @ws: windows file
+ * @slot: its index
+ */
+void mic_windows_give_slot(struct mic_windows *ws, u32 slot)
+{
+	xa_erase(&ws->imports, slot);
+}
+
+/**
  * mic_windows_add - give a window a slot
  * @ws: windows file
  * @imp: window, complete but for its place in the file
@@ -250,20 +296,13 @@ int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write)
 
 	if (class > MIC_WINDOW_CLASS_MAX)
 		return -ERANGE;
-	err = xa_alloc(&ws->imports, &imp->slot, NULL,
-		       XA_LIMIT(0, MIC_WINDOW_SLOTS - 1), GFP_KERNEL_ACCOUNT);
+	err = mic_windows_take_slot(ws, &imp->slot);
 	if (err)
-		return err == -EBUSY ? -ENOSPC : err;
-	err = mic_windows_alloc_state(ws, imp->slot);
-	if (err) {
-		xa_erase(&ws->imports, imp->slot);
 		return err;
-	}
 	off = (u64)class << MIC_WINDOW_CLASS_SHIFT | (u64)imp->slot << class;
 	imp->pgoff = off >> PAGE_SHIFT;
 	if (write)
 		imp->pgoff |= MIC_WINDOW_WRITABLE_PGOFF;
-	mic_windows_set_state(ws, imp->slot, 0);
 	xa_store(&ws->imports, imp->slot, imp, GFP_KERNEL_ACCOUNT);
 	return 0;
 }
@@ -280,7 +319,7 @@ void mic_windows_del(struct mic_windows *ws, struct mic_import *imp)
 	up_write(&ws->lock);
 	/* the scratch page, before the slot is another's */
 	mic_windows_zap(ws, imp);
-	xa_erase(&ws->imports, imp->slot);
+	mic_windows_give_slot(ws, imp->slot);
 }
 
 static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
@@ -390,6 +429,10 @@ static long mic_windows_ioctl(struct file *file, unsigned int cmd,
 		return mic_windows_import(ws, (void __user *)arg);
 	case MIC_IOC_DROP:
 		return mic_windows_drop(ws, arg);
+	case MIC_IOC_WATCH:
+		return mic_watch_add(ws, (void __user *)arg);
+	case MIC_IOC_UNWATCH:
+		return mic_watch_drop(ws, arg);
 	default:
 		return -ENOTTY;
 	}
@@ -434,6 +477,7 @@ static int mic_windows_release(struct inode *inode, struct file *file)
 	/* who took away windows that are gone by now may still be about to leave */
 	mic_windows_put(ws);
 	wait_for_completion(&ws->gone);
+	mic_watch_drop_all(ws);
 	mic_windows_destroy(ws);
 	simple_release_fs(&mic_windows_mnt, &mic_windows_pins);
 	return 0;
@@ -466,6 +510,7 @@ static struct mic_windows *mic_windows_create(struct mic_doorbell *db)
 	mutex_init(&ws->bury_lock);
 	INIT_LIST_HEAD(&ws->dead);
 	xa_init_flags(&ws->imports, XA_FLAGS_ALLOC);
+	xa_init(&ws->watches);
 	ws->mm = current->mm;
 	mmgrab(ws->mm);
 	ws->db = mic_doorbell_get(db);

@@ -36,7 +36,8 @@ struct seq_file;
  * @gone: the last reference was dropped
  * @bury_lock: held while dead windows are taken out of the mappings
  * @dead: of @imports those that end, under mic_import_lock
- * @imports: struct mic_import by slot
+ * @imports: struct mic_import by slot, and the slots that are watches'
+ * @watches: struct mic_watch by slot
  * @state: pages with the state words of the slots
  * @scratch: what is behind revoked windows
  */
@@ -50,6 +51,7 @@ struct mic_windows {
 	struct mutex bury_lock;
 	struct list_head dead;
 	struct xarray imports;
+	struct xarray watches;
 	struct page *state[MIC_WINDOW_STATE_PAGES];
 	struct page *scratch;
 };
@@ -124,10 +126,19 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey);
 int mic_windows_open(struct mic_doorbell *db);
 int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write);
 void mic_windows_del(struct mic_windows *ws, struct mic_import *imp);
+int mic_windows_take_slot(struct mic_windows *ws, u32 *slot);
+void mic_windows_give_slot(struct mic_windows *ws, u32 slot);
 void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state);
+void mic_windows_add_state(struct mic_windows *ws, u32 slot, u32 bits);
 void mic_windows_zap(struct mic_windows *ws, const struct mic_import *imp);
 void mic_windows_zap_all(struct mic_windows *ws);
 void mic_windows_put(struct mic_windows *ws);
+
+/* watch.c: the process's own memory */
+long mic_watch_add(struct mic_windows *ws,
+		   struct mic_memory_watch __user *ureq);
+long mic_watch_drop(struct mic_windows *ws, unsigned long slot);
+void mic_watch_drop_all(struct mic_windows *ws);
 
 /* attach.c: what a process could do to another anyway */
 bool mic_may_attach(struct pid *pid, struct mm_struct *mm);

@@ -15,6 +15,10 @@
 #include "mic.h"
 #include "windows.h"
 
+static_assert((int)MICDV_WATCH_CHANGED == (int)MIC_WATCH_CHANGED &&
+		      (int)MICDV_WATCH_PROTECTED == (int)MIC_WATCH_PROTECTED,
+	      "the kernel's states are handed out");
+
 struct window {
 	struct micdv_window user;
 	struct mic_windows *windows;
@@ -39,7 +43,8 @@ int micdv_query_device(struct ibv_context *context,
 	if (attr->comp_mask)
 		return EINVAL;
 	*attr = (struct micdv_device_attr){
-		.caps = MICDV_CAP_DIRECT | MICDV_CAP_MAP_WINDOW,
+		.caps = MICDV_CAP_DIRECT | MICDV_CAP_MAP_WINDOW |
+			MICDV_CAP_WATCH,
 		.max_windows = MIC_WINDOW_SLOTS,
 		.max_window_size = 1ULL << MIC_WINDOW_CLASS_MAX,
 	};
@@ -47,14 +52,15 @@ int micdv_query_device(struct ibv_context *context,
 }
 
 static int map_window(struct ibv_qp *qp, struct window *window,
-		      struct mic_window_import *req, int prot)
+		      struct mic_window_import *req, int prot, void *place)
 {
 	int ret;
 
 	window->windows = mic_context_windows(to_mctx(qp->context));
 	if (!window->windows)
 		return errno;
-	ret = mic_window_map_alone(window->windows, req, prot, &window->window);
+	ret = mic_window_map_alone(window->windows, req, prot, place,
+				   &window->window);
 	if (ret)
 		return ret;
 	mic_windows_get(window->windows);
@@ -67,8 +73,9 @@ static int map_window(struct ibv_qp *qp, struct window *window,
 	return 0;
 }
 
-struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
-				      uint32_t rkey, size_t length, int prot)
+struct micdv_window *micdv_map_window_at(struct ibv_qp *qp,
+					 uint64_t remote_addr, uint32_t rkey,
+					 size_t length, int prot, void *addr)
 {
 	struct mic_window_import req = {
 		.qpn = qp->qp_num,
@@ -94,13 +101,19 @@ struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
 	window = calloc(1, sizeof(*window));
 	if (!window)
 		return NULL;
-	ret = map_window(qp, window, &req, prot);
+	ret = map_window(qp, window, &req, prot, addr);
 	if (ret) {
 		free(window);
 		errno = ret;
 		return NULL;
 	}
 	return &window->user;
+}
+
+struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
+				      uint32_t rkey, size_t length, int prot)
+{
+	return micdv_map_window_at(qp, remote_addr, rkey, length, prot, NULL);
 }
 
 bool micdv_window_valid(const struct micdv_window *window)
@@ -116,6 +129,49 @@ int micdv_unmap_window(struct micdv_window *user)
 	mic_windows_put(window->windows);
 	free(window);
 	return 0;
+}
+
+struct micdv_watch {
+	struct mic_windows *windows;
+	uint32_t slot;
+};
+
+struct micdv_watch *micdv_watch_memory(struct ibv_context *context, void *addr,
+				       size_t length)
+{
+	struct micdv_watch *watch;
+	int ret;
+
+	if (!mic_is_device(context->device)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	watch = calloc(1, sizeof(*watch));
+	if (!watch)
+		return NULL;
+	watch->windows = mic_context_windows(to_mctx(context));
+	ret = watch->windows ? mic_windows_watch(watch->windows, addr, length,
+						 &watch->slot) :
+			       errno;
+	if (ret) {
+		free(watch);
+		errno = ret;
+		return NULL;
+	}
+	mic_windows_get(watch->windows);
+	return watch;
+}
+
+unsigned int micdv_watch_state(const struct micdv_watch *watch)
+{
+	return mic_windows_state(watch->windows, watch->slot);
+}
+
+void micdv_unwatch(struct micdv_watch *watch)
+{
+	mic_windows_unwatch(watch->windows, watch->slot);
+	mic_windows_put(watch->windows);
+	free(watch);
 }
 
 int micdv_query_qp(struct ibv_qp *qp, struct micdv_qp_attr *attr)

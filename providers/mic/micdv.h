@@ -23,6 +23,8 @@ enum micdv_device_caps {
 	MICDV_CAP_DIRECT = 1 << 0,
 	/* memory of a peer can be mapped */
 	MICDV_CAP_MAP_WINDOW = 1 << 1,
+	/* changes of one's own memory can be watched */
+	MICDV_CAP_WATCH = 1 << 2,
 };
 
 struct micdv_device_attr {
@@ -65,6 +67,15 @@ struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
 				      uint32_t rkey, size_t length, int prot);
 
 /*
+ * The same at @addr, in place of whatever is mapped there, as with MAP_FIXED;
+ * anywhere if it is NULL. EINVAL also where @addr has not the place in its page
+ * that the peer's memory has.
+ */
+struct micdv_window *micdv_map_window_at(struct ibv_qp *qp,
+					 uint64_t remote_addr, uint32_t rkey,
+					 size_t length, int prot, void *addr);
+
+/*
  * Is the peer's memory still there? What was accessed before this said yes was
  * the peer's memory. Once false it stays so.
  */
@@ -72,6 +83,37 @@ bool micdv_window_valid(const struct micdv_window *window);
 
 /* Returns 0 or an errno value. Also for windows whose queue pair is gone. */
 int micdv_unmap_window(struct micdv_window *window);
+
+/* What may have become of memory that is watched. */
+enum micdv_watch_state {
+	/* it was unmapped or moved, or other pages are there */
+	MICDV_WATCH_CHANGED = 1 << 0,
+	/* its protection was changed */
+	MICDV_WATCH_PROTECTED = 1 << 1,
+};
+
+struct micdv_watch;
+
+/*
+ * Watch a range of this process's memory. A region that is registered after
+ * this is the memory that is mapped there for as long as nothing changed.
+ *
+ * Returns NULL and sets errno: EINVAL (no bytes), EOPNOTSUPP (another device,
+ * or the kernel can't do it), ENOSPC (as many windows and watches as a context
+ * can have), ENOMEM.
+ */
+struct micdv_watch *micdv_watch_memory(struct ibv_context *context, void *addr,
+				       size_t length);
+
+/*
+ * What changed since; enum micdv_watch_state, 0 if nothing did. Bits stay, and
+ * may come without need, but never late: they are there before the change is.
+ * No system call.
+ */
+unsigned int micdv_watch_state(const struct micdv_watch *watch);
+
+/* Also where the context is gone. */
+void micdv_unwatch(struct micdv_watch *watch);
 
 /* Who executes the requests of a queue pair. */
 enum micdv_path {

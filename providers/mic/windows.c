@@ -80,10 +80,12 @@ void mic_windows_put(struct mic_windows *windows)
 	free(windows);
 }
 
+/* At @place, in place of what is there, or anywhere if it is NULL. */
 static void *map_file(const struct mic_windows *windows, uint64_t offset,
-		      size_t size, int prot)
+		      size_t size, int prot, void *place)
 {
-	void *addr = mmap(NULL, size, prot, MAP_SHARED | MAP_NORESERVE,
+	void *addr = mmap(place, size, prot,
+			  MAP_SHARED | MAP_NORESERVE | (place ? MAP_FIXED : 0),
 			  windows->fd, (off_t)offset);
 
 	return addr == MAP_FAILED ? NULL : addr;
@@ -98,26 +100,28 @@ static char *get_region(struct mic_windows *windows, bool writable,
 
 	pthread_mutex_lock(&windows->lock);
 	if (!*region)
-		*region = map_file(windows,
-				   (uint64_t) class << MIC_WINDOW_CLASS_SHIFT |
-					   (writable ? MIC_WINDOW_WRITABLE : 0),
-				   region_size(index),
-				   writable ? PROT_READ | PROT_WRITE :
-					      PROT_READ);
+		*region = map_file(
+			windows,
+			(uint64_t) class << MIC_WINDOW_CLASS_SHIFT |
+				(writable ? MIC_WINDOW_WRITABLE : 0),
+			region_size(index),
+			writable ? PROT_READ | PROT_WRITE : PROT_READ, NULL);
 	pthread_mutex_unlock(&windows->lock);
 	return *region;
 }
 
 /* Returns 0 or an errno value. */
 static int map_alone(const struct mic_windows *windows, uint64_t offset,
-		     int prot, struct mic_window *window)
+		     int prot, char *place, struct mic_window *window)
 {
 	const uint64_t mask = sysconf(_SC_PAGESIZE) - 1;
 	uint64_t in_page = offset & mask;
 
+	if (place && ((uintptr_t)place & mask) != in_page)
+		return EINVAL;
 	window->map_size = (in_page + window->length + mask) & ~mask;
 	window->map = map_file(windows, offset - in_page, window->map_size,
-			       prot);
+			       prot, place ? place - in_page : NULL);
 	if (!window->map)
 		return errno;
 	window->addr = (char *)window->map + in_page;
@@ -142,7 +146,8 @@ static int map_window(struct mic_windows *windows, uint64_t offset,
 		}
 	}
 	return map_alone(windows, offset,
-			 writable ? PROT_READ | PROT_WRITE : PROT_READ, window);
+			 writable ? PROT_READ | PROT_WRITE : PROT_READ, NULL,
+			 window);
 }
 
 static int ask(struct mic_windows *windows, struct mic_window_import *req,
@@ -180,9 +185,9 @@ int mic_window_import(struct mic_windows *windows,
 		      map_window(windows, req->offset, window));
 }
 
-/* A window with a mapping of its own. */
+/* A window with a mapping of its own, at @place if that is not NULL. */
 int mic_window_map_alone(struct mic_windows *windows,
-			 struct mic_window_import *req, int prot,
+			 struct mic_window_import *req, int prot, void *place,
 			 struct mic_window *window)
 {
 	int err = ask(windows, req, window);
@@ -190,7 +195,7 @@ int mic_window_map_alone(struct mic_windows *windows,
 	if (err)
 		return err;
 	return finish(windows, window,
-		      map_alone(windows, req->offset, prot, window));
+		      map_alone(windows, req->offset, prot, place, window));
 }
 
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window)
@@ -198,4 +203,21 @@ void mic_window_drop(struct mic_windows *windows, struct mic_window *window)
 	if (window->map)
 		munmap(window->map, window->map_size);
 	ioctl(windows->fd, MIC_IOC_DROP, (unsigned long)window->slot);
+}
+
+int mic_windows_watch(struct mic_windows *windows, void *addr, size_t length,
+		      uint32_t *slot)
+{
+	struct mic_memory_watch req = { .addr = (uintptr_t)addr,
+					.length = length };
+
+	if (ioctl(windows->fd, MIC_IOC_WATCH, &req))
+		return errno == ENOTTY ? EOPNOTSUPP : errno;
+	*slot = req.slot;
+	return 0;
+}
+
+void mic_windows_unwatch(struct mic_windows *windows, uint32_t slot)
+{
+	ioctl(windows->fd, MIC_IOC_UNWATCH, (unsigned long)slot);
 }

@@ -50,9 +50,21 @@ void mic_windows_put(struct mic_windows *windows);
 int mic_window_import(struct mic_windows *windows,
 		      struct mic_window_import *req, struct mic_window *window);
 int mic_window_map_alone(struct mic_windows *windows,
-			 struct mic_window_import *req, int prot,
+			 struct mic_window_import *req, int prot, void *place,
 			 struct mic_window *window);
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window);
+
+/* Watching this process's own memory. Returns 0 or an errno value. */
+int mic_windows_watch(struct mic_windows *windows, void *addr, size_t length,
+		      uint32_t *slot);
+void mic_windows_unwatch(struct mic_windows *windows, uint32_t slot);
+
+static inline uint32_t mic_windows_state(const struct mic_windows *windows,
+					 uint32_t slot)
+{
+	return atomic_load_explicit((_Atomic(__u32) *)&windows->states[slot],
+				    memory_order_acquire);
+}
 
 static inline uint32_t mic_window_state(const struct mic_window *window)
 {

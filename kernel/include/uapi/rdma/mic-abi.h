@@ -106,6 +106,39 @@ struct mic_window_import {
 	__aligned_u64 offset;	/* of the byte at @addr */
 };
 
+/*
+ * Watches, also of the windows file: a state word tells if a range of this
+ * process's own memory is what it was.
+ *
+ * MIC_IOC_WATCH gives the range a slot, as above; its word is 0 at first. Before
+ * any of the range is unmapped, moved, or gets another page, MIC_WATCH_CHANGED
+ * is set, and before its protection changes MIC_WATCH_PROTECTED. Either may
+ * also be set without need; neither is ever cleared. MIC_IOC_UNWATCH (@arg is
+ * the slot) gives the slot back.
+ *
+ * So memory that is registered after the watch was made is the memory that is
+ * mapped as long as the word is 0.
+ *
+ * Errors: EINVAL (an empty range, or no such slot), ENOSPC, ENOMEM.
+ */
+#define MIC_IOC_WATCH		_IOWR(MIC_IOC_MAGIC, 0x92, \
+				      struct mic_memory_watch)
+#define MIC_IOC_UNWATCH		_IO(MIC_IOC_MAGIC, 0x93)
+
+enum mic_watch_state {
+	MIC_WATCH_CHANGED = 1 << 0,
+	MIC_WATCH_PROTECTED = 1 << 1,
+};
+
+struct mic_memory_watch {
+	/* in */
+	__aligned_u64 addr;
+	__aligned_u64 length;
+	/* out */
+	__u32 slot;
+	__u32 reserved;		/* 0 */
+};
+
 /* Attributes of our own on methods of uverbs. */
 enum mic_ib_attrs_query_context {
 	/* out: struct mic_alloc_ucontext_resp, with a descriptor of the caller */
