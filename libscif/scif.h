@@ -328,8 +328,9 @@ int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
  * @prot: what RMAs may do with it: SCIF_PROT_READ, SCIF_PROT_WRITE, both, or 0
  * @flags: SCIF_MAP_FIXED
  *
- * The pages are locked in memory. A window shows them even if the memory is
- * unmapped meanwhile.
+ * The pages are locked in memory, on mic devices once for all of an endpoint's
+ * windows that show the same range with the same protection. A window shows
+ * them even if the memory is unmapped meanwhile.
  *
  * Return: the window's offset, or SCIF_REGISTER_FAILED.
  * Errors: EINVAL (flags, protection, alignment, length 0), EADDRINUSE (a window
@@ -357,22 +358,23 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
 
 /**
  * scif_mmap - map windows of the peer
- * @addr: not used: the library chooses
+ * @addr: where, with SCIF_MAP_FIXED; or a hint
  * @len: bytes, a multiple of the page size
  * @prot: SCIF_PROT_READ, SCIF_PROT_WRITE, or both
- * @flags: 0; SCIF_MAP_FIXED is not supported
+ * @flags: SCIF_MAP_FIXED: at @addr, in place of what is mapped there
  * @epd: connected endpoint
  * @offset: in the peer's registered address space, page-aligned
  *
- * The range must lie in one window. The mapping is shared with the peer, is not
- * inherited by fork(), and lives until scif_munmap(), whatever becomes of the
+ * The range may span adjacent windows. The mapping is shared with the peer, is
+ * not inherited by fork(), and lives until scif_munmap(), whatever becomes of the
  * endpoints. When the peer's process is gone, it stays, and reaches nobody.
+ * SCIF_MAP_FIXED replaces other mappings of windows as a whole only.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
- * Errors: EINVAL (unaligned, @len 0, @prot 0), ENXIO (not all of it is in
- * windows), EACCES (against a window's protection, or the window cannot be
- * read), EOPNOTSUPP (the device cannot do it, only mic devices can; or several
- * windows, or SCIF_MAP_FIXED), ENOMEM, ENOTCONN, ECONNRESET.
+ * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping is in the
+ * way), ENXIO (not all of it is in windows), EACCES (against a window's
+ * protection, or a window cannot be read), EOPNOTSUPP (the device cannot do it,
+ * only mic devices can), ENOMEM, ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);
@@ -380,10 +382,10 @@ void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 /**
  * scif_munmap - unmap what scif_mmap() mapped
  * @addr: address
- * @len: bytes
+ * @len: bytes, as scif_mmap() was given
  *
  * Return: 0.
- * Errors: EINVAL (not what scif_mmap() returned).
+ * Errors: EINVAL (not a mapping of scif_mmap(), or not all of it).
  */
 int scif_munmap(void *addr, size_t len);
 
@@ -394,7 +396,8 @@ int scif_munmap(void *addr, size_t len);
  * @len: bytes
  * @roffset: in the peer's
  * @rma_flags: SCIF_RMA_SYNC: return when it is done; SCIF_RMA_ORDERED: the last
- *	cache line arrives last; SCIF_RMA_USECPU, SCIF_RMA_USECACHE: no effect
+ *	cache line arrives last; SCIF_RMA_USECPU: no effect;
+ *	SCIF_RMA_USECACHE: for scif_vreadfrom() and scif_vwriteto()
  *
  * Without SCIF_RMA_SYNC the copy may be under way when this returns;
  * scif_fence_mark(), scif_fence_signal() tell when it is done. Both ranges
@@ -426,8 +429,13 @@ int scif_writeto(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
  * @addr: where to; need not be registered
  * @len: bytes
  * @roffset: in the peer's registered address space
- * @rma_flags: as for scif_readfrom(); SCIF_RMA_USECACHE: the caller will use
- *	@addr again
+ * @rma_flags: as for scif_readfrom(); SCIF_RMA_USECACHE: the memory is kept
+ *	locked, for the next time
+ *
+ * What is kept is only used while it is what is mapped at @addr: memory may be
+ * unmapped, replaced and protected at any time between calls. Devices that
+ * cannot tell, which are all but mic, keep nothing, and SCIF_RMA_USECACHE has
+ * no effect.
  *
  * Return: 0. Errors: as scif_readfrom(), and EFAULT for @addr.
  */

@@ -154,9 +154,10 @@ static int copy_bouncing(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	return err;
 }
 
-/* From or to the memory itself, registered for this copy. */
+/* From or to the memory itself, which is of @region; lets go of that. */
 static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
-			 struct ibv_mr *mr, off_t roffset, int flags)
+			 struct scif_region *region, void *addr, size_t length,
+			 off_t roffset, int flags)
 {
 	bool reads = opcode == IBV_WR_RDMA_READ;
 	struct scif_operation op;
@@ -165,10 +166,10 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 
 	scif_pieces_init(&ranges.own);
 	scif_pieces_init(&ranges.peer);
-	scif_pieces_add(&ranges.own, (uintptr_t)mr->addr, mr->length, mr->lkey,
+	scif_pieces_add(&ranges.own, (uintptr_t)addr, length, region->mr->lkey,
 			0);
 	scif_operation_begin(ep->rma, &op);
-	err = scif_peer_pieces(ep, roffset, mr->length,
+	err = scif_peer_pieces(ep, roffset, length,
 			       reads ? SCIF_PROT_READ : SCIF_PROT_WRITE,
 			       &ranges.peer);
 	if (!err)
@@ -176,7 +177,7 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 				      flags);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.peer);
-	scif_queue_leave(ep->rma, mr);
+	scif_queue_leave(ep->rma, region);
 	return err ? err : finish(ep, flags);
 }
 
@@ -196,25 +197,40 @@ static int check_peer(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	return err;
 }
 
+/* A region that has the memory; NULL with errno, 0 if it is not worth one. */
+static struct scif_region *find_region(struct scif_endpoint *ep, void *addr,
+				       size_t length, int access, int flags)
+{
+	struct scif_region *region;
+
+	if (flags & SCIF_RMA_USECACHE) {
+		region = scif_cache_get(ep->link.dev, addr, length, access);
+		if (region || errno != EOPNOTSUPP)
+			return region;
+	}
+	errno = 0;
+	return length > BOUNCE ? scif_region_new(ep->link.dev, addr, length,
+						 access, false) :
+				 NULL;
+}
+
 static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		       void *addr, size_t length, off_t roffset, int flags)
 {
-	struct ibv_mr *mr;
+	struct scif_region *region;
 	int err;
 
 	err = check_peer(ep, opcode, length, roffset);
 	if (err)
 		return err;
-	if (length > BOUNCE) {
-		mr = ibv_reg_mr(ep->link.dev->pd, addr, length,
-				opcode == IBV_WR_RDMA_READ ?
-					IBV_ACCESS_LOCAL_WRITE :
-					0);
-		if (mr)
-			return copy_directly(ep, opcode, mr, roffset, flags);
-		if (errno != ENOMEM)
-			return errno;
-	}
+	region = find_region(
+		ep, addr, length,
+		opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0, flags);
+	if (region)
+		return copy_directly(ep, opcode, region, addr, length, roffset,
+				     flags);
+	if (errno && errno != ENOMEM)
+		return errno;
 	return copy_bouncing(ep, opcode, addr, length, roffset, flags);
 }
 

@@ -92,7 +92,7 @@ static void fill_entry(struct scif_dir_entry *entry,
 	entry->length = window->length;
 	entry->addr = (uintptr_t)window->addr;
 	entry->id = window->id;
-	entry->rkey = window->mr->rkey;
+	entry->rkey = window->region->mr->rkey;
 	entry->prot = window->prot;
 }
 
@@ -205,18 +205,20 @@ static int make_room(struct scif_endpoint *ep, unsigned int count)
 	return 0;
 }
 
-/* The entries must be in order: lookups rely on it. */
+/* In order and of whole pages: lookups and mappings rely on it. */
 static bool is_sane(const struct scif_rma *rma)
 {
+	const struct scif_dir_entry *entry;
 	uint64_t end = 0;
 	unsigned int i;
 
 	for (i = 0; i < rma->peer_count; i++) {
-		if (rma->peer[i].offset < end || !rma->peer[i].length ||
-		    rma->peer[i].offset + rma->peer[i].length <
-			    rma->peer[i].offset)
+		entry = &rma->peer[i];
+		if (entry->offset < end || !entry->length ||
+		    entry->offset + entry->length < entry->offset ||
+		    (entry->offset | entry->length | entry->addr) % SCIF_PAGE)
 			return false;
-		end = rma->peer[i].offset + rma->peer[i].length;
+		end = entry->offset + entry->length;
 	}
 	return true;
 }

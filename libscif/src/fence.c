@@ -133,7 +133,7 @@ static unsigned int take_slot(struct scif_endpoint *ep, uint64_t value)
 
 static int post(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		uint64_t own, uint32_t lkey, uint64_t peer, uint32_t rkey,
-		uint32_t length)
+		uint32_t length, struct scif_region *region)
 {
 	struct ibv_sge sge = { .addr = own, .length = length, .lkey = lkey };
 	struct ibv_send_wr wr = {
@@ -144,7 +144,7 @@ static int post(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		.wr.rdma = { .remote_addr = peer, .rkey = rkey },
 	};
 
-	return scif_queue_post(ep, &wr);
+	return scif_queue_post(ep, &wr, region);
 }
 
 /* Write a value behind all copies into the peer's window. */
@@ -160,7 +160,7 @@ static int signal_peer(struct scif_endpoint *ep,
 		err = post(ep, IBV_WR_RDMA_WRITE,
 			   (uintptr_t)&ep->link.local->values[slot] + at,
 			   ep->link.local_mr->lkey, piece->addr, piece->key,
-			   piece->length);
+			   piece->length, NULL);
 		at += piece->length;
 	}
 	return err;
@@ -183,12 +183,13 @@ static int signal_own(struct scif_endpoint *ep,
 	int err;
 
 	err = post(ep, IBV_WR_RDMA_WRITE, (uintptr_t)&link->local->values[slot],
-		   link->local_mr->lkey, scratch, link->peer_rkey,
-		   SIGNAL_BYTES);
+		   link->local_mr->lkey, scratch, link->peer_rkey, SIGNAL_BYTES,
+		   NULL);
 	for (i = 0; i < pieces->count && !err; i++) {
 		piece = &pieces->list[i];
 		err = post(ep, IBV_WR_RDMA_READ, piece->addr, piece->key,
-			   scratch + at, link->peer_rkey, piece->length);
+			   scratch + at, link->peer_rkey, piece->length,
+			   piece->region);
 		at += piece->length;
 	}
 	return err;

@@ -28,7 +28,8 @@ enum {
 	SCIF_RESOLVE_MS = 1000,
 	SCIF_TX_DEPTH = 16,
 	SCIF_RX_DEPTH = 32,
-	SCIF_RMA_DEPTH = 64
+	SCIF_RMA_DEPTH = 64,
+	SCIF_CACHE_REGIONS = 32
 };
 
 enum scif_state {
@@ -41,6 +42,15 @@ enum scif_state {
 	SCIF_CLOSED
 };
 
+struct scif_region;
+
+/* Regions kept for copies that may come again; the last one was used last. */
+struct scif_cache {
+	pthread_mutex_t lock;
+	struct scif_region *regions[SCIF_CACHE_REGIONS];
+	unsigned int count;
+};
+
 /* A device in use: what all connections over it share. */
 struct scif_device {
 	struct scif_device *next;
@@ -50,6 +60,7 @@ struct scif_device {
 	uint32_t max_request; /* bytes that one request may copy */
 	uint32_t depth;	      /* requests of a connection at a time */
 	uint8_t max_reads;
+	struct scif_cache cache;
 };
 
 /* The library's end of the descriptor, and what the user's end shows. */
@@ -298,5 +309,7 @@ void scif_control_event(struct scif_endpoint *ep);
 /* memory.c: copies that report bad addresses. */
 int scif_copy_in(void *to, const void *from, size_t length);
 int scif_copy_out(void *to, const void *from, size_t length);
+/* Is all of it mapped, and may it be read? */
+bool scif_is_readable(const void *addr, size_t length);
 
 #endif /* SCIF_INTERNAL_H */

@@ -1,59 +1,37 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * Mapping the peer's windows, by direct verbs of the mic device. Its provider
- * is loaded when there is such a device; the library does not link with it.
+ * Mapping the peer's windows, by direct verbs of the mic device. A mapping has a
+ * part for each window, side by side.
  *
- * A mapping lives as long as the queue pair for copies on both sides, and the
- * region. So the owner is told of each mapping and keeps them, also when the
- * window is unregistered and when the connection ends. When it has ended, the
- * owner looks from time to time if the peer's queue pair is there.
+ * A part lives as long as the queue pair for copies on both sides, and the
+ * region. So the owner is told of each and keeps them, also when the window is
+ * unregistered and when the connection ends. When it has ended, the owner looks
+ * from time to time if the peer's queue pair is there.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "../../providers/mic/micdv.h"
+#include "direct.h"
 #include "rma.h"
 
-struct direct_verbs {
-	bool (*is_supported)(struct ibv_device *device);
-	struct micdv_window *(*map)(struct ibv_qp *qp, uint64_t addr,
-				    uint32_t rkey, size_t length, int prot);
-	int (*unmap)(struct micdv_window *window);
+struct part {
+	struct micdv_window *window;
+	uint64_t id; /* the peer's window */
 };
 
 struct mapping {
 	struct mapping *next;
 	struct scif_endpoint *ep;
-	struct micdv_window *window;
-	uint64_t id; /* the peer's window */
+	uint8_t *addr;
 	size_t length;
+	unsigned int count;
+	struct part parts[];
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct direct_verbs verbs;
 static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mapping *mappings;
-
-static void find_verbs(void)
-{
-	void *provider = dlopen("libmic.so.1", RTLD_NOW | RTLD_NOLOAD);
-
-	if (!provider)
-		return;
-	verbs.is_supported = dlsym(provider, "micdv_is_supported");
-	verbs.map = dlsym(provider, "micdv_map_window");
-	verbs.unmap = dlsym(provider, "micdv_unmap_window");
-}
-
-static bool can_map(struct scif_endpoint *ep)
-{
-	pthread_once(&once, find_verbs);
-	return verbs.is_supported && verbs.map && verbs.unmap &&
-	       verbs.is_supported(ep->link.dev->ctx->device);
-}
 
 void scif_map_count(struct scif_endpoint *ep, int change)
 {
@@ -98,7 +76,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 		pthread_mutex_lock(&ep->rma->op_lock);
 		idle = ep->rma->posted == ep->rma->completed;
 		pthread_mutex_unlock(&ep->rma->op_lock);
-		if (!idle || !scif_queue_post(ep, &wr))
+		if (!idle || !scif_queue_post(ep, &wr, NULL))
 			return;
 	}
 	scif_map_count(ep, -maps);
@@ -132,58 +110,211 @@ static int to_errno(int error)
 	}
 }
 
-static int map_piece(struct scif_endpoint *ep, const struct scif_piece *piece,
-		     int prot, struct mapping *mapping)
+/* One part, at @place. */
+static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
+		    int prot, uint8_t *place, struct part *part)
 {
 	int err = tell(ep, SCIF_MAPPED, piece->window);
 
 	if (err)
 		return err;
+	part->id = piece->window;
+	part->window = scif_direct(ep->link.dev)
+			       ->map(ep->link.rma_qp, piece->addr, piece->key,
+				     piece->length,
+				     prot & SCIF_PROT_WRITE ?
+					     PROT_READ | PROT_WRITE :
+					     PROT_READ,
+				     place);
+	if (part->window) {
+		scif_map_count(ep, 1);
+		return 0;
+	}
+	err = to_errno(errno);
+	tell(ep, SCIF_UNMAPPED, piece->window);
+	return err;
+}
+
+static int unmap_parts(struct mapping *mapping)
+{
+	struct scif_endpoint *ep = mapping->ep;
+	unsigned int i;
+	int err = 0, one;
+
+	for (i = 0; i < mapping->count; i++) {
+		one = scif_direct(ep->link.dev)
+			      ->unmap(mapping->parts[i].window);
+		err = err ? err : one;
+		tell(ep, SCIF_UNMAPPED, mapping->parts[i].id);
+		scif_map_count(ep, -1);
+	}
+	return err;
+}
+
+/* In the room there is for it, which is free again if that fails. */
+static int map_parts(struct mapping *mapping, const struct scif_pieces *pieces,
+		     int prot)
+{
+	uint8_t *at = mapping->addr;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < pieces->count && !err; i++) {
+		err = map_part(mapping->ep, &pieces->list[i], prot, at,
+			       &mapping->parts[i]);
+		if (err)
+			break;
+		at += pieces->list[i].length;
+		mapping->count++;
+	}
+	if (!err) {
+		madvise(mapping->addr, mapping->length, MADV_DONTFORK);
+		return 0;
+	}
+	unmap_parts(mapping);
+	munmap(at, mapping->length - (at - mapping->addr));
+	return err;
+}
+
+static bool is_in(const struct mapping *mapping, const uint8_t *addr,
+		  size_t len)
+{
+	return mapping->addr >= addr && mapping->length <= len &&
+	       (size_t)(mapping->addr - addr) <= len - mapping->length;
+}
+
+static bool overlaps(const struct mapping *mapping, const uint8_t *addr,
+		     size_t len)
+{
+	return mapping->addr < addr + len &&
+	       addr < mapping->addr + mapping->length;
+}
+
+/*
+ * Mappings that are replaced as a whole, out of the list. One that would be
+ * replaced in part is in the way: EINVAL.
+ */
+static int take_replaced(const uint8_t *addr, size_t len,
+			 struct mapping **replaced)
+{
+	struct mapping **link, *mapping;
+	int err = 0;
+
+	pthread_mutex_lock(&mappings_lock);
+	for (mapping = mappings; mapping; mapping = mapping->next)
+		if (overlaps(mapping, addr, len) && !is_in(mapping, addr, len))
+			err = EINVAL;
+	for (link = &mappings; !err && (mapping = *link);) {
+		if (!is_in(mapping, addr, len)) {
+			link = &mapping->next;
+			continue;
+		}
+		*link = mapping->next;
+		mapping->next = *replaced;
+		*replaced = mapping;
+	}
+	pthread_mutex_unlock(&mappings_lock);
+	return err;
+}
+
+static int end_mapping(struct mapping *mapping)
+{
+	struct scif_endpoint *ep = mapping->ep;
+	int err = unmap_parts(mapping);
+
+	free(mapping);
+	if (!atomic_load(&ep->maps) && scif_state(ep) >= SCIF_DISCONNECTED)
+		let_go(ep);
+	scif_put(ep);
+	return err;
+}
+
+/* Room for it, that nobody else takes. */
+static int find_place(void *addr, size_t len, int flags, uint8_t **place)
+{
+	struct mapping *replaced = NULL, *mapping;
+	const int fixed = flags & SCIF_MAP_FIXED ? MAP_FIXED : 0;
+	int err = 0;
+
+	if (fixed)
+		err = take_replaced(addr, len, &replaced);
+	while ((mapping = replaced)) {
+		replaced = mapping->next;
+		end_mapping(mapping);
+	}
+	if (err)
+		return err;
+	*place = mmap(addr, len, PROT_NONE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1,
+		      0);
+	return *place == MAP_FAILED ? errno : 0;
+}
+
+static struct mapping *take_mapping(void *addr, size_t len)
+{
+	struct mapping **link, *mapping;
+
+	pthread_mutex_lock(&mappings_lock);
+	for (link = &mappings; (mapping = *link); link = &mapping->next) {
+		if (mapping->addr == addr && mapping->length == len) {
+			*link = mapping->next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&mappings_lock);
+	return mapping;
+}
+
+static int map_pieces(struct scif_endpoint *ep,
+		      const struct scif_pieces *pieces, size_t len, int prot,
+		      int flags, void **addr)
+{
+	struct mapping *mapping;
+	int err;
+
+	mapping = calloc(1, sizeof(*mapping) +
+				    pieces->count * sizeof(mapping->parts[0]));
+	if (!mapping)
+		return ENOMEM;
 	mapping->ep = ep;
-	mapping->id = piece->window;
-	mapping->length = piece->length;
-	mapping->window = verbs.map(
-		ep->link.rma_qp, piece->addr, piece->key, piece->length,
-		prot & SCIF_PROT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ);
-	if (!mapping->window) {
-		err = to_errno(errno);
-		tell(ep, SCIF_UNMAPPED, piece->window);
+	mapping->length = len;
+	err = find_place(*addr, len, flags, &mapping->addr);
+	if (err) {
+		free(mapping);
 		return err;
 	}
-	madvise(mapping->window->addr, piece->length, MADV_DONTFORK);
-	scif_map_count(ep, 1);
+	*addr = mapping->addr;
+	/* Before the first part, for the ticks. */
 	atomic_fetch_add(&ep->refs, 1);
 	pthread_mutex_lock(&mappings_lock);
 	mapping->next = mappings;
 	mappings = mapping;
 	pthread_mutex_unlock(&mappings_lock);
-	return 0;
+	err = map_parts(mapping, pieces, prot);
+	if (err) {
+		take_mapping(mapping->addr, len);
+		free(mapping);
+		scif_put(ep);
+	}
+	return err;
 }
 
 static int do_map(struct scif_endpoint *ep, size_t len, int prot, int flags,
 		  off_t offset, void **addr)
 {
-	struct mapping *mapping = calloc(1, sizeof(*mapping));
 	struct scif_operation op;
 	struct scif_pieces pieces;
 	int err;
 
-	if (!mapping)
-		return ENOMEM;
 	scif_pieces_init(&pieces);
 	scif_operation_begin(ep->rma, &op);
 	err = scif_peer_pieces(ep, offset, len, prot, &pieces);
-	if (!err &&
-	    (pieces.count != 1 || flags & SCIF_MAP_FIXED || !can_map(ep)))
+	if (!err && !scif_direct(ep->link.dev))
 		err = EOPNOTSUPP;
 	if (!err)
-		err = map_piece(ep, &pieces.list[0], prot, mapping);
+		err = map_pieces(ep, &pieces, len, prot, flags, addr);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&pieces);
-	if (err)
-		free(mapping);
-	else
-		*addr = mapping->window->addr;
 	return err;
 }
 
@@ -197,7 +328,8 @@ SCIF_EXPORT void *scif_mmap(void *addr, size_t len, int prot, int flags,
 		return SCIF_MMAP_FAILED;
 	if (flags & ~SCIF_MAP_FIXED || !len || len % SCIF_PAGE ||
 	    offset % SCIF_PAGE || !prot ||
-	    prot & ~(SCIF_PROT_READ | SCIF_PROT_WRITE))
+	    prot & ~(SCIF_PROT_READ | SCIF_PROT_WRITE) ||
+	    (flags & SCIF_MAP_FIXED && (uintptr_t)addr % SCIF_PAGE))
 		err = EINVAL;
 	if (!err)
 		err = scif_check_connected(ep);
@@ -209,36 +341,13 @@ SCIF_EXPORT void *scif_mmap(void *addr, size_t len, int prot, int flags,
 	return err ? SCIF_MMAP_FAILED : addr;
 }
 
-static struct mapping *take_mapping(void *addr, size_t len)
-{
-	struct mapping **link, *mapping;
-
-	pthread_mutex_lock(&mappings_lock);
-	for (link = &mappings; (mapping = *link); link = &mapping->next) {
-		if (mapping->window->addr == addr && mapping->length == len) {
-			*link = mapping->next;
-			break;
-		}
-	}
-	pthread_mutex_unlock(&mappings_lock);
-	return mapping;
-}
-
 SCIF_EXPORT int scif_munmap(void *addr, size_t len)
 {
 	struct mapping *mapping = take_mapping(addr, len);
-	struct scif_endpoint *ep;
 	int err;
 
 	if (!mapping)
 		return scif_fail(EINVAL);
-	ep = mapping->ep;
-	err = verbs.unmap(mapping->window);
-	tell(ep, SCIF_UNMAPPED, mapping->id);
-	free(mapping);
-	scif_map_count(ep, -1);
-	if (!atomic_load(&ep->maps) && scif_state(ep) >= SCIF_DISCONNECTED)
-		let_go(ep);
-	scif_put(ep);
+	err = end_mapping(mapping);
 	return err ? scif_fail(err) : 0;
 }

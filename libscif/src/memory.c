@@ -6,10 +6,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "internal.h"
+
+enum { PAGE = 4096 };
 
 /* Where the system call is forbidden, there is no way to tell. */
 static bool forbidden(ssize_t result)
@@ -41,4 +44,25 @@ int scif_copy_out(void *to, const void *from, size_t length)
 	/* Once more: valgrind does not see that the kernel wrote there. */
 	memcpy(to, from, length);
 	return 0;
+}
+
+/* Page by page, for kernels before 5.14, and where rights are missing. */
+static bool can_look(uintptr_t first, uintptr_t end)
+{
+	uint8_t byte;
+
+	for (; first < end; first += PAGE)
+		if (scif_copy_in(&byte, (void *)first, 1))
+			return false;
+	return true;
+}
+
+bool scif_is_readable(const void *addr, size_t length)
+{
+	uintptr_t first = (uintptr_t)addr & -(uintptr_t)PAGE;
+	uintptr_t end = (uintptr_t)addr + length;
+
+	if (!madvise((void *)first, end - first, MADV_POPULATE_READ))
+		return true;
+	return errno == EINVAL && can_look(first, end);
 }

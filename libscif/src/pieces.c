@@ -48,5 +48,6 @@ int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 	piece->length = length;
 	piece->key = key;
 	piece->window = window;
+	piece->region = NULL;
 	return 0;
 }

@@ -91,6 +91,7 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 	if (!dev)
 		goto unlock;
 	dev->ctx = ctx;
+	pthread_mutex_init(&dev->cache.lock, NULL);
 	if (ibv_query_device(ctx, &attr) || ibv_query_port(ctx, 1, &port))
 		goto fail;
 	set_limits(dev, &attr, &port);

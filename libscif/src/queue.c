@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "rma.h"
 
 enum { BATCH = 16, CACHE_LINE = 64 };
@@ -65,7 +66,7 @@ static void free_leftovers(struct scif_leftover *list)
 
 	for (; list; list = next) {
 		next = list->next;
-		ibv_dereg_mr(list->mr);
+		scif_region_put(list->region);
 		free(list);
 	}
 }
@@ -134,11 +135,42 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 	}
 }
 
-int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
+/*
+ * The direct path of a mic device copies from and to the addresses of one's own
+ * memory. Where they are not what was registered any more, the kernel has to
+ * copy, from and to the pages.
+ */
+static int post_to_kernel(struct scif_endpoint *ep, struct ibv_send_wr *wr)
+{
+	const struct scif_direct *direct = scif_direct(ep->link.dev);
+	struct micdv_qp_attr attr = { .path = MICDV_PATH_ENGINE };
+	struct ibv_qp *qp = ep->link.rma_qp;
+	struct ibv_send_wr *bad;
+	int err;
+
+	direct->query_qp(qp, &attr);
+	direct->set_path(qp, MICDV_PATH_ENGINE);
+	err = ibv_post_send(qp, wr, &bad);
+	direct->set_path(qp, attr.path);
+	return err;
+}
+
+/* With the operations' lock. */
+static bool post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+		 struct scif_region *own)
+{
+	struct ibv_send_wr *bad;
+
+	if (own && !scif_region_is_there(own))
+		return !post_to_kernel(ep, wr);
+	return !ibv_post_send(ep->link.rma_qp, wr, &bad);
+}
+
+int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+		    struct scif_region *own)
 {
 	const uint32_t depth = ep->link.dev->depth;
 	struct scif_rma *rma = ep->rma;
-	struct ibv_send_wr *bad;
 	unsigned int round = 0;
 	bool posted = false, failed = false;
 
@@ -149,8 +181,8 @@ int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
 			poll_queue(ep);
 		failed = rma->failed;
 		if (!failed && rma->posted - rma->completed < depth) {
-			failed = ibv_post_send(ep->link.rma_qp, wr, &bad) != 0;
-			posted = !failed;
+			posted = post(ep, wr, own);
+			failed = !posted;
 			rma->posted += posted;
 		}
 		pthread_mutex_unlock(&rma->op_lock);
@@ -162,20 +194,27 @@ int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr)
 	return failed ? ECONNRESET : 0;
 }
 
+/* @length bytes at these places of the pieces. */
 static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
-		     uint64_t own, uint32_t lkey, uint64_t peer, uint32_t rkey,
+		     const struct scif_piece *own, uint64_t own_at,
+		     const struct scif_piece *peer, uint64_t peer_at,
 		     uint32_t length, int flags)
 {
-	struct ibv_sge sge = { .addr = own, .length = length, .lkey = lkey };
+	struct ibv_sge sge = {
+		.addr = own->addr + own_at,
+		.length = length,
+		.lkey = own->key,
+	};
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = opcode,
 		.send_flags = flags,
-		.wr.rdma = { .remote_addr = peer, .rkey = rkey },
+		.wr.rdma = { .remote_addr = peer->addr + peer_at,
+			     .rkey = peer->key },
 	};
 
-	return scif_queue_post(ep, &wr);
+	return scif_queue_post(ep, &wr, own->region);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -212,8 +251,7 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		last = ordered && left <= CACHE_LINE;
 		length = request_length(left, o->length - own_at,
 					p->length - peer_at, max, ordered);
-		err = post_copy(ep, opcode, o->addr + own_at, o->key,
-				p->addr + peer_at, p->key, length,
+		err = post_copy(ep, opcode, o, own_at, p, peer_at, length,
 				last ? IBV_SEND_FENCE : 0);
 		left -= length;
 		own_at += length;
@@ -251,13 +289,13 @@ bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier)
 	return barrier->over;
 }
 
-void scif_queue_leave(struct scif_rma *rma, struct ibv_mr *mr)
+void scif_queue_leave(struct scif_rma *rma, struct scif_region *region)
 {
 	struct scif_leftover *leftover = malloc(sizeof(*leftover));
 
 	if (!leftover)
 		return; /* The process's end takes it. */
-	leftover->mr = mr;
+	leftover->region = region;
 	pthread_mutex_lock(&rma->op_lock);
 	leftover->posted = rma->posted;
 	leftover->next = rma->leftovers;

@@ -45,7 +45,7 @@ void scif_rma_close(struct scif_endpoint *ep)
 	scif_directory_close(rma);
 	while ((leftover = rma->leftovers)) {
 		rma->leftovers = leftover->next;
-		ibv_dereg_mr(leftover->mr);
+		scif_region_put(leftover->region);
 		free(leftover);
 	}
 	if (rma->bounce_mr)

@@ -14,15 +14,16 @@
 #define SCIF_RMA_H
 
 #include "internal.h"
+#include "region.h"
 
-enum { SCIF_PAGE = 4096, SCIF_INLINE_PIECES = 8 };
+enum { SCIF_PAGE = 4096, SCIF_INLINE_PIECES = 8, SCIF_REGION_BUCKETS = 64 };
 
 struct scif_window {
 	uint64_t offset;
 	uint64_t length;
 	uint64_t id;
 	uint8_t *addr;
-	struct ibv_mr *mr;
+	struct scif_region *region;
 	int prot;
 	unsigned int maps; /* how often the peer has it mapped */
 };
@@ -49,6 +50,7 @@ struct scif_piece {
 	uint64_t length;
 	uint32_t key;
 	uint64_t window;
+	struct scif_region *region; /* one's own, or NULL */
 };
 
 struct scif_pieces {
@@ -64,11 +66,11 @@ struct scif_operation {
 	uint64_t ticket;
 };
 
-/* A region to deregister when requests up to @posted are complete. */
+/* A region to let go of when requests up to @posted are complete. */
 struct scif_leftover {
 	struct scif_leftover *next;
 	uint64_t posted;
-	struct ibv_mr *mr;
+	struct scif_region *region;
 };
 
 struct scif_rma {
@@ -77,6 +79,7 @@ struct scif_rma {
 	unsigned int count;
 	unsigned int room;
 	struct scif_closing *closing;
+	struct scif_region *regions[SCIF_REGION_BUCKETS];
 	uint64_t last_id;
 	uint64_t next_offset;
 	uint64_t last_release;
@@ -166,8 +169,12 @@ int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 /* queue.c: the queue pair for copies. */
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
-/* Post one request, after waiting for room; 0 or ECONNRESET. */
-int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr);
+/*
+ * Post one request, after waiting for room; 0 or ECONNRESET. @own: what it
+ * copies from or to is of this region; NULL if it is the library's.
+ */
+int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+		    struct scif_region *own);
 int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		    const struct scif_pieces *own,
 		    const struct scif_pieces *peer, int rma_flags);
@@ -178,8 +185,8 @@ uint64_t scif_queue_posted(struct scif_rma *rma);
 bool scif_queue_poll(struct scif_endpoint *ep);
 void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier);
 bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier);
-/* Deregister @mr when all that was posted is complete. */
-void scif_queue_leave(struct scif_rma *rma, struct ibv_mr *mr);
+/* Let go of @region when all that was posted is complete. */
+void scif_queue_leave(struct scif_rma *rma, struct scif_region *region);
 
 /* fence.c */
 int scif_signal(struct scif_endpoint *ep, const struct scif_message *what);

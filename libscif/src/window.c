@@ -137,18 +137,71 @@ static int access_of(int prot)
 	return access;
 }
 
-/* Closing windows keep memory locked; wait for those that can end. */
-static struct ibv_mr *lock_memory(struct scif_endpoint *ep, void *addr,
-				  size_t length, int access)
+static struct scif_region **bucket(struct scif_rma *rma, const void *addr)
 {
-	struct ibv_mr *mr;
+	return &rma->regions[(uintptr_t)addr / SCIF_PAGE % SCIF_REGION_BUCKETS];
+}
+
+/*
+ * With the windows' lock: the region of other windows on the same memory, with
+ * a reference, or NULL. Not one of another endpoint: its peer would keep the
+ * key when its own windows are gone.
+ */
+static struct scif_region *share_region(struct scif_rma *rma, const void *addr,
+					size_t length, int access)
+{
+	struct scif_region *region;
+	bool current = false;
+
+	for (region = *bucket(rma, addr); region; region = region->next) {
+		if (region->addr != addr || region->length != length ||
+		    region->access != access)
+			continue;
+		pthread_mutex_lock(&rma->op_lock);
+		current = scif_region_is_current(region);
+		pthread_mutex_unlock(&rma->op_lock);
+		if (current)
+			break;
+	}
+	if (region)
+		scif_region_get(region);
+	return region;
+}
+
+static void put_region(struct scif_rma *rma, struct scif_region *region)
+{
+	struct scif_region **link = bucket(rma, region->addr);
+	bool last;
+
+	pthread_mutex_lock(&rma->lock);
+	last = atomic_load(&region->refs) == 1;
+	while (last && *link && *link != region)
+		link = &(*link)->next;
+	if (last && *link)
+		*link = region->next;
+	if (!last)
+		scif_region_put(region);
+	pthread_mutex_unlock(&rma->lock);
+	if (last)
+		scif_region_put(region);
+}
+
+/* Closing windows keep memory locked; wait for those that can end. */
+static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
+				       size_t length, int access)
+{
+	struct scif_region *region;
 	unsigned int round;
 	bool closing;
 
 	for (round = 0;; round++) {
-		mr = ibv_reg_mr(ep->link.dev->pd, addr, length, access);
-		if (mr || errno != ENOMEM || round == RELEASE_TRIES)
-			return mr;
+		region = scif_region_new(ep->link.dev, addr, length, access,
+					 true);
+		if (region || errno != ENOMEM || round == RELEASE_TRIES)
+			return region;
+		if (scif_cache_empty(ep->link.dev))
+			continue;
+		errno = ENOMEM;
 		pthread_mutex_lock(&ep->rma->lock);
 		closing = ep->rma->closing;
 		pthread_mutex_unlock(&ep->rma->lock);
@@ -187,23 +240,32 @@ static int do_register(struct scif_endpoint *ep, void *addr, size_t length,
 	struct scif_window window = {
 		.offset = *offset, .length = length, .addr = addr, .prot = prot
 	};
+	const int access = access_of(prot);
 	struct scif_rma *rma = ep->rma;
-	bool taken;
+	bool taken, shared;
 	int err;
 
 	pthread_mutex_lock(&rma->lock);
 	taken = fixed && is_taken(rma, *offset, length);
+	if (!taken)
+		window.region = share_region(rma, addr, length, access);
 	pthread_mutex_unlock(&rma->lock);
 	if (taken)
 		return EADDRINUSE;
-	window.mr = lock_memory(ep, addr, length, access_of(prot));
-	if (!window.mr)
+	shared = window.region;
+	if (!shared)
+		window.region = lock_memory(ep, addr, length, access);
+	if (!window.region)
 		return scif_lock_error(errno);
 	pthread_mutex_lock(&rma->lock);
+	if (!shared) {
+		window.region->next = *bucket(rma, addr);
+		*bucket(rma, addr) = window.region;
+	}
 	err = add_window(ep, &window, fixed);
 	pthread_mutex_unlock(&rma->lock);
 	if (err)
-		ibv_dereg_mr(window.mr);
+		put_region(rma, window.region);
 	*offset = window.offset;
 	return err;
 }
@@ -296,7 +358,7 @@ void scif_windows_settle(struct scif_endpoint *ep)
 	pthread_mutex_unlock(&ep->rma->lock);
 	while ((one = over)) {
 		over = one->next;
-		ibv_dereg_mr(one->window.mr);
+		put_region(ep->rma, one->window.region);
 		free(one);
 	}
 }
@@ -428,7 +490,10 @@ int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 		if (part > length)
 			part = length;
 		err = scif_pieces_add(pieces, (uintptr_t)window->addr + skip,
-				      part, window->mr->lkey, window->id);
+				      part, window->region->mr->lkey,
+				      window->id);
+		if (!err)
+			pieces->list[pieces->count - 1].region = window->region;
 		at += part;
 		length -= part;
 	}
@@ -465,11 +530,11 @@ void scif_windows_close(struct scif_rma *rma)
 	unsigned int i;
 
 	for (i = 0; i < rma->count; i++)
-		ibv_dereg_mr(rma->windows[i].mr);
+		put_region(rma, rma->windows[i].region);
 	free(rma->windows);
 	while ((closing = rma->closing)) {
 		rma->closing = closing->next;
-		ibv_dereg_mr(closing->window.mr);
+		put_region(rma, closing->window.region);
 		free(closing);
 	}
 }

@@ -24,8 +24,9 @@ enum {
 	SYNC = SCIF_RMA_SYNC
 };
 
-/* Where no kernel puts anything by itself. */
-#define NOWHERE ((uint8_t *)0x100000000000)
+/* Where no kernel, and no sanitizer, puts anything by itself. */
+#define NOWHERE ((uint8_t *)0x200000000000)
+#define PLACE ((uint8_t *)0x10000000)
 
 /* A connection with a window of BYTES on each side, at 0. */
 struct couple {
@@ -193,7 +194,12 @@ static bool bad_memory(void)
 	size_t length;
 	bool ok = true;
 
-	mem = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mem = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (length = 8; length <= BYTES; length *= 512)
+		ok = fails(scif_vwriteto(own, mem, length, 0, SYNC), EFAULT,
+			   "write from memory without rights") &&
+		     ok;
+	mprotect(mem, BYTES, PROT_READ);
 	for (length = 8; length <= BYTES; length *= 512) {
 		ok = fails(scif_vwriteto(own, hole, length, 0, SYNC), EFAULT,
 			   "write from a hole") &&
@@ -249,6 +255,149 @@ static bool memory_sizes(void)
 	}
 	end(&couple);
 	munmap(mem, BYTES);
+	return ok;
+}
+
+enum { SMALL = 100, LARGE = 3 * 65536, CACHED = SYNC | SCIF_RMA_USECACHE };
+
+/* What is in memory arrives, and comes back, to the last byte. */
+static bool carries(struct couple *couple, uint8_t *mem, size_t length,
+		    const char *what)
+{
+	bool ok = succeeds(scif_vwriteto(couple->own, mem, length, 0, CACHED),
+			   0, what) &&
+		  succeeds(scif_readfrom(couple->own, 0, length, 0, SYNC), 0,
+			   what) &&
+		  check(!memcmp(couple->mem, mem, length), "%s: written", what);
+
+	couple->mem[length - 1] ^= 0xff;
+	scif_writeto(couple->own, 0, length, 0, SYNC);
+	return ok &&
+	       succeeds(scif_vreadfrom(couple->own, mem, length, 0, CACHED), 0,
+			what) &&
+	       check(!memcmp(couple->mem, mem, length), "%s: read", what);
+}
+
+static uint8_t *map_at(uint8_t *place, int prot)
+{
+	return mmap(place, LARGE, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		    -1, 0);
+}
+
+static bool refuses(struct couple *couple, uint8_t *mem, size_t length,
+		    bool reads, const char *what)
+{
+	return fails(scif_vreadfrom(couple->own, mem, length, 0, CACHED),
+		     EFAULT, what) &&
+	       (!reads ||
+		fails(scif_vwriteto(couple->own, mem, length, 0, CACHED),
+		      EFAULT, what));
+}
+
+/* Memory that the library may have kept, changed in every way. */
+static bool changed_memory(size_t length)
+{
+	uint8_t *mem = map_at(PLACE, PROT_READ | PROT_WRITE);
+	struct couple couple = begin();
+	bool ok;
+
+	memcpy(mem, pattern_bytes(1, LARGE), LARGE);
+	ok = carries(&couple, mem, length, "first") &&
+	     carries(&couple, mem, length, "again");
+	madvise(mem, LARGE, MADV_DONTNEED);
+	ok = carries(&couple, mem, length, "emptied") && ok;
+	map_at(mem, PROT_READ | PROT_WRITE);
+	memcpy(mem, pattern_bytes(2, LARGE), LARGE);
+	ok = carries(&couple, mem, length, "replaced") && ok;
+	mprotect(mem, LARGE, PROT_READ);
+	ok = refuses(&couple, mem, length, false, "read-only") &&
+	     succeeds(scif_vwriteto(couple.own, mem, length, 0, CACHED), 0,
+		      "from read-only") &&
+	     ok;
+	mprotect(mem, LARGE, PROT_NONE);
+	ok = refuses(&couple, mem, length, true, "protected") && ok;
+	mprotect(mem, LARGE, PROT_READ | PROT_WRITE);
+	ok = carries(&couple, mem, length, "no longer protected") && ok;
+	munmap(mem, LARGE);
+	ok = refuses(&couple, mem, length, true, "unmapped") && ok;
+	map_at(mem, PROT_READ | PROT_WRITE);
+	memcpy(mem, pattern_bytes(3, LARGE), LARGE);
+	ok = carries(&couple, mem, length, "mapped again") && works(&couple) &&
+	     ok;
+	end(&couple);
+	munmap(mem, LARGE);
+	return ok;
+}
+
+static bool kept_memory(void)
+{
+	return changed_memory(SMALL) && changed_memory(LARGE);
+}
+
+/* More pieces of memory than the library keeps, in turn, and overlapping. */
+static bool much_memory(void)
+{
+	struct couple couple = begin();
+	uint8_t *mem = fresh_pages(BYTES);
+	unsigned int i;
+	bool ok = true;
+
+	memcpy(mem, pattern_bytes(4, BYTES), BYTES);
+	for (i = 0; i < 150 && ok; i++)
+		ok = carries(&couple, mem + i % 50 * 2 * PAGE + i,
+			     i % 7 * PAGE + 1, "one of many");
+	ok = works(&couple) && ok;
+	end(&couple);
+	munmap(mem, BYTES);
+	return ok;
+}
+
+/*
+ * A window shows the pages it was made of, whatever is at their address now;
+ * for one's own copies, too.
+ */
+static bool unmapped_window(void)
+{
+	uint8_t *mem = map_at(PLACE, PROT_READ | PROT_WRITE), *now;
+	struct couple couple = begin();
+	int own = couple.own;
+	off_t at = 2 * BYTES;
+	uint64_t word = 0;
+	bool ok;
+
+	memcpy(mem, pattern_bytes(5, LARGE), LARGE);
+	scif_register(own, mem, LARGE, at, RW, FIXED);
+	ok = succeeds(scif_writeto(own, at, 64, 0, SYNC), 0, "mapped");
+	munmap(mem, LARGE);
+	ok = succeeds(scif_writeto(own, at, LARGE, 0, SYNC), 0, "unmapped") &&
+	     succeeds(scif_readfrom(own, 0, LARGE, 0, SYNC), 0, "back") &&
+	     check(!memcmp(couple.mem, pattern_bytes(5, LARGE), LARGE),
+		   "the pages are what they were") &&
+	     ok;
+	now = map_at(mem, PROT_READ | PROT_WRITE);
+	memset(now, 0x55, LARGE);
+	memcpy(couple.mem, pattern_bytes(6, LARGE), LARGE);
+	ok = succeeds(scif_writeto(own, 0, LARGE, 0, SYNC), 0, "other bytes") &&
+	     succeeds(scif_readfrom(own, at, LARGE, 0, SYNC), 0, "into it") &&
+	     succeeds(scif_fence_signal(own, at + 8, 0x99, 0, 0,
+					SCIF_FENCE_INIT_SELF |
+						SCIF_SIGNAL_LOCAL),
+		      0, "signal") &&
+	     check(now[0] == 0x55 && now[8] == 0x55 && now[LARGE - 1] == 0x55,
+		   "what is there now was not touched") &&
+	     ok;
+	memset(couple.mem, 0, LARGE);
+	ok = succeeds(scif_writeto(own, at, LARGE, 0, SYNC), 0, "from it") &&
+	     succeeds(scif_readfrom(own, 0, LARGE, 0, SYNC), 0, "back") && ok;
+	memcpy(&word, couple.mem + 8, 8);
+	ok = check(word == 0x99, "the signal is 0x%llx",
+		   (unsigned long long)word) &&
+	     check(!memcmp(couple.mem + 16, pattern_bytes(6, LARGE) + 16,
+			   LARGE - 16),
+		   "the pages have what was copied") &&
+	     works(&couple) && ok;
+	end(&couple);
+	munmap(now, LARGE);
 	return ok;
 }
 
@@ -337,6 +486,10 @@ const struct behaviour copy_cases[] = {
 	{ 45, "against the protection: EACCES", protection },
 	{ 46, "bad memory: EFAULT", bad_memory },
 	{ 46, "memory of several sizes, and remapped", memory_sizes },
+	{ 46, "memory that was used before, and changed", kept_memory },
+	{ 46, "memory of many places", much_memory },
+	{ 44, "a window whose memory is unmapped, and replaced",
+	  unmapped_window },
 	{ 47, "unregister in use: ENXIO, nothing breaks", unregister_in_use },
 	{ 48, "copies without SYNC, and in order", asynchronous },
 	{ 0, NULL, NULL }

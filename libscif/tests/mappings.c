@@ -170,9 +170,126 @@ static bool unregister_mapped(void)
 	return ok;
 }
 
+/* Three windows side by side, of memory that is not, the last to read. */
+static void register_three(int epd)
+{
+	peer_register(epd, 10 * PAGE, PAGE, 0, RW, FIXED);
+	peer_register(epd, 0, 4 * PAGE, PAGE, RW, FIXED);
+	peer_register(epd, 20 * PAGE, 2 * PAGE, 5 * PAGE, RW, FIXED);
+	peer_register(epd, 30 * PAGE, PAGE, 7 * PAGE, SCIF_PROT_READ, FIXED);
+}
+
+static bool adjacent(void)
+{
+	uint64_t value = 0x4321;
+	volatile uint64_t *word;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	register_three(other);
+	ok = map_fails(own, 8 * PAGE, RW, 0, EACCES, "one is read-only") &&
+	     map_fails(own, 9 * PAGE, SCIF_PROT_READ, 0, ENXIO, "too far");
+	if (!can_map()) {
+		ok = map_fails(own, 7 * PAGE, RW, 0, EOPNOTSUPP, "all") && ok;
+		close_pair(own, other);
+		return ok;
+	}
+	word = scif_mmap(NULL, 7 * PAGE, RW, 0, own, 0);
+	if (!check(word != SCIF_MMAP_FAILED, "mmap: %s", strerror(errno)))
+		return false;
+	word[PAGE / 8 - 1] = 0x11;
+	word[PAGE / 8] = 0x22;
+	word[5 * PAGE / 8 - 1] = 0x33;
+	word[5 * PAGE / 8] = 0x44;
+	word[7 * PAGE / 8 - 1] = 0x55;
+	ok = peer_has(11 * PAGE - 8, 0x11, "the first window's end") &&
+	     peer_has(0, 0x22, "the second one") &&
+	     peer_has(4 * PAGE - 8, 0x33, "its end") &&
+	     peer_has(20 * PAGE, 0x44, "the third one") &&
+	     peer_has(22 * PAGE - 8, 0x55, "its end") && ok;
+	peer_poke(21 * PAGE, &value, 8);
+	ok = check(word[6 * PAGE / 8] == value, "the peer's value") &&
+	     is_not_inherited(word + 2 * PAGE / 8) &&
+	     fails(scif_munmap((void *)word, PAGE), EINVAL, "a part") &&
+	     succeeds(scif_munmap((void *)word, 7 * PAGE), 0, "munmap") && ok;
+	word = scif_mmap(NULL, 4 * PAGE, SCIF_PROT_READ, 0, own, 4 * PAGE);
+	ok = check(word != SCIF_MMAP_FAILED, "to read: %s", strerror(errno)) &&
+	     check(word[2 * PAGE / 8] == value, "at another place") && ok;
+	scif_munmap((void *)word, 4 * PAGE);
+	close_pair(own, other);
+	return ok;
+}
+
+static bool maps_at(int epd, uint8_t *addr, size_t length, off_t offset,
+		    const char *what)
+{
+	void *mem = scif_mmap(addr, length, RW, FIXED, epd, offset);
+
+	return check(mem == addr, "%s: at %p, not %p, errno %s", what, mem,
+		     (void *)addr, strerrorname_np(errno));
+}
+
+static bool refuses_at(int epd, uint8_t *addr, size_t length, const char *what)
+{
+	void *mem = scif_mmap(addr, length, RW, FIXED, epd, 0);
+
+	return fails(mem == SCIF_MMAP_FAILED ? -1 : 0, EINVAL, what);
+}
+
+/* When nothing of it is mapped any more, a place can have a window again. */
+static bool is_let_go(int epd, off_t offset, size_t length)
+{
+	uint64_t end = deadline();
+	off_t found;
+
+	peer_unregister(epd, offset, length);
+	do {
+		found = peer_register(epd, 0, length, offset, RW, FIXED);
+	} while (found < 0 && errno == EADDRINUSE && now_ms() < end);
+	return succeeds(found, offset, "register what was mapped");
+}
+
+static bool fixed_address(void)
+{
+	uint8_t *mem = fresh_pages(8 * PAGE);
+	int own, other;
+	bool ok;
+
+	if (!can_map())
+		return true;
+	connect_pair(&own, &other);
+	register_three(other);
+	memset(mem, 0x77, 8 * PAGE);
+	ok = refuses_at(own, mem + 8, PAGE, "unaligned") &&
+	     maps_at(own, mem + 2 * PAGE, 2 * PAGE, PAGE, "over memory") &&
+	     check(mem[2 * PAGE - 1] == 0x77 && mem[4 * PAGE] == 0x77,
+		   "what is beside it stays");
+	*(volatile uint64_t *)(mem + 3 * PAGE) = 0x31;
+	ok = peer_has(PAGE, 0x31, "at a fixed address") &&
+	     refuses_at(own, mem + 3 * PAGE, 2 * PAGE, "over half of it") &&
+	     maps_at(own, mem + PAGE, 4 * PAGE, PAGE, "over all of it") && ok;
+	*(volatile uint64_t *)(mem + 2 * PAGE) = 0x32;
+	ok = peer_has(PAGE, 0x32, "in its place") &&
+	     fails(scif_munmap(mem + 2 * PAGE, 2 * PAGE), EINVAL,
+		   "what was replaced") &&
+	     maps_at(own, mem + PAGE, 4 * PAGE, 0, "three windows there") && ok;
+	*(volatile uint64_t *)(mem + PAGE) = 0x33;
+	ok = peer_has(10 * PAGE, 0x33, "the first window") &&
+	     succeeds(scif_munmap(mem + PAGE, 4 * PAGE), 0, "munmap") &&
+	     check(mem[0] == 0x77 && mem[5 * PAGE] == 0x77, "beside it") &&
+	     is_let_go(other, PAGE, 4 * PAGE) && ok;
+	close_pair(own, other);
+	munmap(mem, PAGE);
+	munmap(mem + 5 * PAGE, 3 * PAGE);
+	return ok;
+}
+
 const struct behaviour mapping_cases[] = {
 	{ 41, "unregister what the peer has mapped", unregister_mapped },
 	{ 49, "mmap: EINVAL, ENXIO, EACCES", arguments },
+	{ 49, "mmap: adjacent windows", adjacent },
+	{ 49, "mmap: at fixed addresses", fixed_address },
 	{ 49, "mmap: shared, not inherited, survives one's close", shared },
 	{ 49, "mmap: survives the peer's close", survives_peer },
 	{ 0, NULL, NULL }

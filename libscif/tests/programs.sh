@@ -43,5 +43,8 @@ examples() {
 	export SCIF_NODES=$2
 	expect "$1: example of messages" example scif-ping-pong 3001
 	expect "$1: example of remote memory" example scif-rma 3002
+	if [ -n "${SCIF_TEST_MAPS-}" ]; then
+		expect "$1: example of mapped memory" example scif-mmap 3003
+	fi
 	unset SCIF_NODES
 }

@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -99,8 +100,40 @@ static bool register_fixed(void)
 struct locking {
 	int epd;
 	uint8_t *mem;
+	bool (*run)(struct locking *locking);
 	bool ok;
 };
+
+static bool lock_too_much(struct locking *locking)
+{
+	return fails(scif_register(locking->epd, locking->mem, 64 << 20, 0, RW,
+				   0),
+		     EAGAIN, "64 MiB of 16");
+}
+
+/*
+ * The same 6 MiB of 16 five times, and once more when they were unregistered but
+ * for one.
+ */
+static bool lock_again(struct locking *locking)
+{
+	const size_t bytes = 6 << 20;
+	off_t offsets[5];
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 5 && ok; i++) {
+		offsets[i] = scif_register(locking->epd, locking->mem, bytes, 0,
+					   RW, 0);
+		ok = check(offsets[i] > 0, "window %d: %s", i, strerror(errno));
+	}
+	for (i = 1; i < 5 && ok; i++)
+		ok = succeeds(scif_unregister(locking->epd, offsets[i], bytes),
+			      0, "unregister");
+	return ok && check(scif_register(locking->epd, locking->mem, bytes, 0,
+					 RW, 0) > 0,
+			   "again: %s", strerror(errno));
+}
 
 /* A thread of its own, which loses the capability that lifts the limit. */
 static void *without_capability(void *argument)
@@ -114,15 +147,16 @@ static void *without_capability(void *argument)
 	syscall(SYS_capget, &head, data);
 	data[0].effective &= ~(1U << CAP_IPC_LOCK);
 	syscall(SYS_capset, &head, data);
-	locking->ok = fails(scif_register(locking->epd, locking->mem, 64 << 20,
-					  0, RW, 0),
-			    EAGAIN, "64 MiB of 16");
+	locking->ok = locking->run(locking);
 	return NULL;
 }
 
-static bool register_limit(void)
+static bool with_limit(bool (*run)(struct locking *locking))
 {
-	struct locking locking = { .mem = fresh_pages(64 << 20) };
+	struct locking locking = {
+		.mem = fresh_pages(64 << 20),
+		.run = run,
+	};
 	struct rlimit limit, small;
 	pthread_t thread;
 	int other;
@@ -138,6 +172,55 @@ static bool register_limit(void)
 	close_pair(locking.epd, other);
 	munmap(locking.mem, 64 << 20);
 	return locking.ok;
+}
+
+static bool register_limit(void)
+{
+	return with_limit(lock_too_much);
+}
+
+/*
+ * Where memory can be watched, which are the devices that can map, too. (On
+ * rxe, a thread with other capabilities than the process had could not even
+ * post a request.)
+ */
+static bool register_once(void)
+{
+	return !getenv("SCIF_TEST_MAPS") || with_limit(lock_again);
+}
+
+/* Other memory at the same address is other memory. */
+static bool register_replaced(void)
+{
+	uint8_t *mem = fresh_pages(4 * PAGE), bytes[PAGE];
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_register(other, 0, 4 * PAGE, 0, RW, FIXED);
+	memset(mem, 1, 4 * PAGE);
+	scif_register(own, mem, 4 * PAGE, 0, RW, FIXED);
+	if (mmap(mem, 4 * PAGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != mem)
+		bail("mmap: %s", strerror(errno));
+	memset(mem, 2, 4 * PAGE);
+	scif_register(own, mem, 4 * PAGE, 4 * PAGE, RW, FIXED);
+	scif_register(own, mem, 4 * PAGE, 8 * PAGE, RW, FIXED);
+	ok = succeeds(scif_writeto(own, 0, PAGE, 0, 0), 0, "old") &&
+	     succeeds(scif_writeto(own, 4 * PAGE, PAGE, PAGE, 0), 0, "new") &&
+	     succeeds(scif_unregister(own, 4 * PAGE, 4 * PAGE), 0, "one") &&
+	     succeeds(scif_writeto(own, 8 * PAGE, PAGE, 2 * PAGE,
+				   SCIF_RMA_SYNC),
+		      0, "the other");
+	peer_peek(0, bytes, PAGE);
+	ok = check(bytes[0] == 1 && bytes[PAGE - 1] == 1, "old bytes") && ok;
+	peer_peek(PAGE, bytes, PAGE);
+	ok = check(bytes[0] == 2 && bytes[PAGE - 1] == 2, "new bytes") && ok;
+	peer_peek(2 * PAGE, bytes, PAGE);
+	ok = check(bytes[0] == 2 && bytes[PAGE - 1] == 2, "once more") && ok;
+	close_pair(own, other);
+	munmap(mem, 4 * PAGE);
+	return ok;
 }
 
 static bool register_unmapped(void)
@@ -276,6 +359,8 @@ const struct behaviour window_cases[] = {
 	{ 34, "register with bad arguments: EINVAL first", register_invalid },
 	{ 35, "register over a window: EADDRINUSE", register_fixed },
 	{ 36, "register over the limit: EAGAIN", register_limit },
+	{ 36, "memory of several windows is locked once", register_once },
+	{ 36, "windows of memory that was replaced", register_replaced },
 	{ 37, "register what is not mapped: EFAULT", register_unmapped },
 	{ 38, "register without rights", register_no_rights },
 	{ 39, "unregister with bad arguments: EINVAL first",

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Registered memory. A region keeps the pages that it was made of, whatever the
+ * program maps in their place; a watch tells if it did. Only mic devices have
+ * watches: where there is none, no region is used for a second purpose.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "direct.h"
+#include "region.h"
+#include "rma.h"
+
+/* A watch, if there can be one. It begins before the memory is locked. */
+static void begin_watch(struct scif_region *region)
+{
+	const struct scif_direct *direct = scif_direct(region->dev);
+
+	if (direct)
+		region->watch = direct->watch(region->dev->ctx, region->addr,
+					      region->length);
+}
+
+static void end_watch(struct scif_region *region)
+{
+	if (region->watch)
+		scif_direct(region->dev)->unwatch(region->watch);
+}
+
+struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
+				    size_t length, int access, bool watched)
+{
+	struct scif_region *region;
+	int err;
+
+	/* To read it, the kernel would lock memory that the program may not. */
+	if (!(access & IBV_ACCESS_LOCAL_WRITE) &&
+	    !scif_is_readable(addr, length)) {
+		errno = EFAULT;
+		return NULL;
+	}
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return NULL;
+	atomic_init(&region->refs, 1);
+	region->dev = dev;
+	region->addr = addr;
+	region->length = length;
+	region->access = access;
+	if (watched)
+		begin_watch(region);
+	region->mr = ibv_reg_mr(dev->pd, addr, length, access);
+	if (region->mr)
+		return region;
+	err = errno;
+	end_watch(region);
+	free(region);
+	errno = err;
+	return NULL;
+}
+
+void scif_region_put(struct scif_region *region)
+{
+	if (atomic_fetch_sub(&region->refs, 1) != 1)
+		return;
+	ibv_dereg_mr(region->mr);
+	end_watch(region);
+	free(region);
+}
+
+bool scif_region_is_current(const struct scif_region *region)
+{
+	return region->watch &&
+	       !scif_direct(region->dev)->watch_state(region->watch);
+}
+
+/*
+ * Its protection changed, or the kernel balances NUMA nodes, which looks the
+ * same. If it can be accessed, a new watch begins. Nothing else may have
+ * changed before.
+ */
+static bool watch_again(struct scif_region *region,
+			const struct scif_direct *direct)
+{
+	const int advice = region->access & IBV_ACCESS_LOCAL_WRITE ?
+				   MADV_POPULATE_WRITE :
+				   MADV_POPULATE_READ;
+	struct micdv_watch *old = region->watch, *new;
+
+	new = direct->watch(region->dev->ctx, region->addr, region->length);
+	if (!new)
+		return false;
+	if (direct->watch_state(old) & MICDV_WATCH_CHANGED ||
+	    madvise(region->addr, region->length, advice)) {
+		direct->unwatch(new);
+		return false;
+	}
+	region->watch = new;
+	direct->unwatch(old);
+	return true;
+}
+
+bool scif_region_is_there(struct scif_region *region)
+{
+	const struct scif_direct *direct;
+	unsigned int state;
+
+	if (!region->watch)
+		return true;
+	direct = scif_direct(region->dev);
+	state = direct->watch_state(region->watch);
+	if (!state)
+		return true;
+	return !(state & MICDV_WATCH_CHANGED) && watch_again(region, direct);
+}

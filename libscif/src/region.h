@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB */
+/*
+ * Registered memory.
+ */
+#ifndef SCIF_REGION_H
+#define SCIF_REGION_H
+
+#include "internal.h"
+
+struct micdv_watch;
+
+struct scif_region {
+	atomic_int refs;
+	struct scif_device *dev;
+	uint8_t *addr;
+	size_t length;
+	int access;
+	struct ibv_mr *mr;
+	struct micdv_watch *watch; /* NULL if there is none */
+	struct scif_region *next;  /* of an endpoint's windows */
+};
+
+/* With one reference; NULL with errno. @watched: where that is possible. */
+struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
+				    size_t length, int access, bool watched);
+static inline void scif_region_get(struct scif_region *region)
+{
+	atomic_fetch_add(&region->refs, 1);
+}
+void scif_region_put(struct scif_region *region);
+
+/* Is it known to be the memory that is mapped now? */
+bool scif_region_is_current(const struct scif_region *region);
+
+/*
+ * May this process copy from or to its addresses, instead of the kernel from or
+ * to its pages? By one thread at a time.
+ */
+bool scif_region_is_there(struct scif_region *region);
+
+/*
+ * cache.c: regions for copies with SCIF_RMA_USECACHE. One that has @addr and
+ * @length, with a reference for the caller; NULL with errno, EOPNOTSUPP where
+ * regions can't be kept.
+ */
+struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
+				   size_t length, int access);
+/* Let go of those that no copy uses; false if there were none. */
+bool scif_cache_empty(struct scif_device *dev);
+
+#endif /* SCIF_REGION_H */
