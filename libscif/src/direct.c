@@ -20,6 +20,7 @@ static void find_verbs(void)
 	verbs.is_supported = dlsym(provider, "micdv_is_supported");
 	verbs.map = dlsym(provider, "micdv_map_window_at");
 	verbs.unmap = dlsym(provider, "micdv_unmap_window");
+	verbs.is_valid = dlsym(provider, "micdv_window_valid");
 	verbs.watch = dlsym(provider, "micdv_watch_memory");
 	verbs.watch_state = dlsym(provider, "micdv_watch_state");
 	verbs.unwatch = dlsym(provider, "micdv_unwatch");
@@ -29,9 +30,9 @@ static void find_verbs(void)
 
 static bool are_all(void)
 {
-	return verbs.is_supported && verbs.map && verbs.unmap && verbs.watch &&
-	       verbs.watch_state && verbs.unwatch && verbs.query_qp &&
-	       verbs.set_path;
+	return verbs.is_supported && verbs.map && verbs.unmap &&
+	       verbs.is_valid && verbs.watch && verbs.watch_state &&
+	       verbs.unwatch && verbs.query_qp && verbs.set_path;
 }
 
 const struct scif_direct *scif_direct(const struct scif_device *dev)

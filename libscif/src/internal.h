@@ -42,6 +42,7 @@ enum scif_state {
 	SCIF_CLOSED
 };
 
+struct micdv_window;
 struct scif_region;
 
 /* Regions kept for copies that may come again; the last one was used last. */
@@ -84,7 +85,9 @@ struct scif_link {
 	struct scif_local *local;
 	struct ibv_mr *shared_mr;
 	struct ibv_mr *local_mr;
-	uint64_t peer_addr; /* the peer's shared block */
+	struct micdv_window *window;	    /* of the peer's shared block */
+	_Atomic(struct scif_shared *) peer; /* where it is mapped, or NULL */
+	uint64_t peer_addr;		    /* the peer's shared block */
 	uint32_t peer_rkey;
 	uint32_t peer_rma_qpn;
 	uint32_t peer_rma_psn;
@@ -278,6 +281,10 @@ void scif_link_close(struct scif_link *link);
 void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
 /* After the peer's hello: connect the QP for RMAs. */
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
+/* Map the peer's shared block, where the device can. */
+void scif_link_map(struct scif_link *link);
+/* Did what was stored there reach the peer? If not, it is unmapped. */
+bool scif_link_reached(struct scif_link *link);
 /* Everything under way ends with an error; copies only if @all. */
 void scif_link_break(struct scif_link *link, bool all);
 

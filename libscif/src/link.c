@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "direct.h"
 #include "internal.h"
 
 enum { MAX_INLINE = 64, SPIN_ROUNDS = 2000, YIELD_ROUNDS = 4000 };
@@ -116,9 +117,40 @@ int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
 	return 0;
 }
 
+/*
+ * Not if the program does not want requests to be executed by itself. The lock
+ * keeps requests away, which must not be under way.
+ */
+void scif_link_map(struct scif_link *link)
+{
+	const struct scif_direct *direct = scif_direct(link->dev);
+	struct micdv_qp_attr attr = { .comp_mask = 0 };
+
+	if (!direct || link->window || direct->query_qp(link->id->qp, &attr) ||
+	    attr.path != MICDV_PATH_DIRECT)
+		return;
+	pthread_mutex_lock(&link->lock);
+	link->window = direct->map(link->id->qp, link->peer_addr,
+				   link->peer_rkey, sizeof(*link->shared),
+				   PROT_READ | PROT_WRITE, NULL);
+	if (link->window)
+		atomic_store(&link->peer, link->window->addr);
+	pthread_mutex_unlock(&link->lock);
+}
+
+bool scif_link_reached(struct scif_link *link)
+{
+	if (scif_direct(link->dev)->is_valid(link->window))
+		return true;
+	atomic_store(&link->peer, NULL);
+	return false;
+}
+
 /* Works for what scif_link_open() left when it failed, too. */
 void scif_link_close(struct scif_link *link)
 {
+	if (link->window)
+		scif_direct(link->dev)->unmap(link->window);
 	if (link->rma_qp)
 		ibv_destroy_qp(link->rma_qp);
 	if (link->id && link->id->qp)
