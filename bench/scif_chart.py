@@ -5,12 +5,13 @@
 usage: scif_chart.py RESULTS
 
 RESULTS has lines "LABEL WHAT BYTES VALUE". Prints the chart and the ratios as
-text; the drawing goes beside RESULTS, as .svg.
+text, with what is aimed at; the drawing goes beside RESULTS, as .svg.
 """
 
 import collections
 import json
 import math
+import statistics
 import sys
 
 from plot import Chart
@@ -26,7 +27,9 @@ BAR = 40
 
 
 def read_results(path):
+    """The values by (label, what) and size, and all of the raw round trips."""
     series = collections.defaultdict(dict)
+    raws = []
     with open(path, encoding="utf-8") as file:
         for line in file:
             words = line.split()
@@ -36,12 +39,15 @@ def read_results(path):
                 series[words[0], result["test"]][int(result["size"])] = \
                     float(result["value"]) * factor
             elif len(words) == 4:
+                if words[1] == "raw_rtt_us":
+                    raws.append(float(words[3]))
                 series[words[0], words[1]][int(words[2])] = float(words[3])
-    return series
+    return series, raws
 
 
 def print_chart(series):
-    top = max((max(points.values()) for (_, what), points in series.items()
+    top = max((max(points.values())
+               for (_, what), points in list(series.items())
                if points and "_MBps" in what), default=1)
     for name, label, what, _, _ in CURVES:
         for size, value in sorted(series[label, what].items()):
@@ -50,40 +56,68 @@ def print_chart(series):
                   + "#" * round(BAR * part))
 
 
-def print_ratio(name, value, base):
-    if value and base:
-        print(f"{name}: {value:.3g} / {base:.3g} = {value / base:.3g}")
+def print_ratio(name, value, base, most=None, least=None):
+    if not value or not base:
+        return
+    ratio = value / base
+    aim = ""
+    if most is not None:
+        aim = f", aim <= {most}: {'met' if ratio <= most else 'MISSED'}"
+    if least is not None:
+        aim = f", aim >= {least}: {'met' if ratio >= least else 'MISSED'}"
+    print(f"{name}: {value:.3f} / {base:.3f} = {ratio:.3f}{aim}")
 
 
-def print_ratios(series):
-    raw = series["local", "raw_rtt_us"].get(8)
-    for label in ("mic", "rxe"):
-        print_ratio(f"{label} send/recv round trip / raw",
-                    series[label, "send_recv_rtt_us"].get(8), raw)
-        print_ratio(f"{label} mmap round trip / raw",
-                    series[label, "mmap_rtt_us"].get(8), raw)
-    for what in ("writeto_MBps", "readfrom_MBps"):
+def print_latencies(series, raws):
+    raw = statistics.mean(raws) if raws else None
+    if raw:
+        print(f"raw round trip: {', '.join(f'{value:.3f}' for value in raws)}"
+              " us" + (" (NOT QUIET: they differ)"
+                       if max(raws) > 1.2 * min(raws) else ""))
+    print_ratio("mic mmap round trip / raw",
+                series["mic", "mmap_rtt_us"].get(8), raw, most=1.1)
+    print_ratio("mic send/recv round trip / raw",
+                series["mic", "send_recv_rtt_us"].get(8), raw, most=2)
+    print_ratio("rxe send/recv round trip / raw",
+                series["rxe", "send_recv_rtt_us"].get(8), raw)
+    tcp = series["tcp", "tcp_lat"].get(8)
+    if tcp:
+        print_ratio("TCP round trip / raw", 2 * tcp, raw)
+
+
+def print_ratios(series, raws):
+    print_latencies(series, raws)
+    for what in ("writeto", "readfrom"):
         for size in (65536, 262144, 1048576, 4194304):
-            mic = series["mic", what].get(size)
-            text = f"mic {what[:-5]} {size_text(size)}"
-            for name, key in (("memcpy", ("local", "memcpy_MBps")),
-                              ("TCP", ("tcp", "tcp_bw")),
-                              ("rxe", ("rxe", what))):
-                print_ratio(f"{text} / {name}", mic, series[key].get(size))
+            mic = series["mic", what + "_MBps"].get(size)
+            text = f"mic {what} {size_text(size)}"
+            print_ratio(f"{text} / memcpy", mic,
+                        series["local", "memcpy_MBps"].get(size), least=0.95)
+            print_ratio(f"{text} / TCP", mic,
+                        series["tcp", "tcp_bw"].get(size), least=20)
+            print_ratio(f"{text} / rxe", mic,
+                        series["rxe", what + "_MBps"].get(size), least=10)
+    for what, base in (("vwriteto_cached", "vwriteto"),
+                       ("vwriteto_cached", "writeto"),
+                       ("vreadfrom_cached", "readfrom")):
+        for size in (4096, 65536, 1048576):
+            print_ratio(f"mic {what} {size_text(size)} / {base}",
+                        series["mic", what + "_MBps"].get(size),
+                        series["mic", base + "_MBps"].get(size))
 
 
 def main(arguments):
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
-    series = read_results(arguments[0])
+    series, raws = read_results(arguments[0])
     chart = Chart("Throughput of SCIF over transfer size", "MB/s")
     for name, label, what, device, operation in CURVES:
         chart.add(name, device, operation,
                   sorted(series[label, what].items()))
     chart.write(arguments[0].rsplit(".", 1)[0] + ".svg")
     print_chart(series)
-    print_ratios(series)
+    print_ratios(series, raws)
     return 0
 
 

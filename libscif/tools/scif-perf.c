@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,6 +239,23 @@ static int move_read(struct mover *mover, size_t length)
 	return scif_readfrom(mover->epd, 0, length, 0, SCIF_RMA_SYNC);
 }
 
+static int move_vwrite(struct mover *mover, size_t length)
+{
+	return scif_vwriteto(mover->epd, mover->from, length, 0, SCIF_RMA_SYNC);
+}
+
+static int move_vwrite_cached(struct mover *mover, size_t length)
+{
+	return scif_vwriteto(mover->epd, mover->from, length, 0,
+			     SCIF_RMA_SYNC | SCIF_RMA_USECACHE);
+}
+
+static int move_vread_cached(struct mover *mover, size_t length)
+{
+	return scif_vreadfrom(mover->epd, mover->from, length, 0,
+			      SCIF_RMA_SYNC | SCIF_RMA_USECACHE);
+}
+
 static int move_memcpy(struct mover *mover, size_t length)
 {
 	memcpy(mover->to, mover->from, length);
@@ -278,11 +296,19 @@ static int bandwidth(int node, int port)
 {
 	char *mem = pages(MOST, MAP_PRIVATE);
 	scif_epd_t epd = reach(node, port, mem);
-	struct mover writer = { "writeto", move_write, epd, NULL, NULL };
-	struct mover reader = { "readfrom", move_read, epd, NULL, NULL };
+	char *own = pages(MOST, MAP_PRIVATE);
+	struct mover movers[] = {
+		{ "writeto", move_write, epd, NULL, NULL },
+		{ "readfrom", move_read, epd, NULL, NULL },
+		{ "vwriteto", move_vwrite, epd, own, NULL },
+		{ "vwriteto_cached", move_vwrite_cached, epd, own, NULL },
+		{ "vreadfrom_cached", move_vread_cached, epd, own, NULL },
+	};
+	size_t i;
 
-	measure(&writer);
-	measure(&reader);
+	for (i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
+		measure(&movers[i]);
+	munmap(own, MOST);
 	return scif_close(epd);
 }
 
@@ -296,6 +322,16 @@ static int local_memcpy(void)
 	return 0;
 }
 
+/* A processor of its own, where there are several. */
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
 static int raw(void)
 {
 	_Atomic uint64_t *words = pages(2 * PAGE, MAP_SHARED);
@@ -306,9 +342,11 @@ static int raw(void)
 		die("fork");
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pin(1);
 		answer_words(others, words);
 		_exit(0);
 	}
+	pin(0);
 	printf("raw_rtt_us 8 %.3f\n", measure_words(words, others));
 	waitpid(child, NULL, 0);
 	return 0;
