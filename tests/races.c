@@ -28,6 +28,7 @@ enum {
 	WORD = 8,
 	PAIRS = 3,
 	IN_FLIGHT = 8,
+	FAILURES = 50,
 };
 
 static unsigned int duration = 1500;
@@ -322,6 +323,65 @@ static bool one_queue_pair(struct test *test, enum micdv_path path)
 	return ok;
 }
 
+/* --- the queue pair fails -------------------------------------------------- */
+
+/* The peer asks for what there is no key for. */
+static void *fail_pair(void *argument)
+{
+	struct test *test = argument;
+	struct ibv_sge sge = region_sge(&test->setup.b_mem, 0, WORD);
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = test->setup.a_mem.rdma_addr;
+	wr.wr.rdma.rkey = ~0U;
+	post_send(&test->pair.b, &wr);
+	return NULL;
+}
+
+/* WRITEs without bytes, which are the kernel's, and others take turns. */
+static bool write_until_failed(struct test *test)
+{
+	struct region *peer = &test->setup.b_mem;
+	unsigned int failed = 0;
+	uint64_t id;
+
+	for (id = 0; failed < IN_FLIGHT; id++) {
+		struct ibv_sge sge = region_sge(&test->setup.a_mem, 0,
+						id % 2 ? WORD : 0);
+		struct ibv_send_wr wr = send_wr(id, IBV_WR_RDMA_WRITE, &sge, 1);
+		struct ibv_wc wc;
+
+		wr.wr.rdma.remote_addr = peer->rdma_addr;
+		wr.wr.rdma.rkey = peer->mr->rkey;
+		post_send(&test->pair.a, &wr);
+		if (!cq_wait(test->pair.a.send_cq, &wc))
+			return false;
+		if (wc.status != IBV_WC_SUCCESS)
+			failed++;
+		else if (!check(!failed, "success behind %u that failed",
+				failed))
+			return false;
+	}
+	return true;
+}
+
+static bool fails_for_good(struct test *test, enum micdv_path path)
+{
+	unsigned int i;
+	bool ok = true;
+
+	for (i = 0; ok && i < FAILURES; i++) {
+		pthread_t peer;
+
+		pair_open(&test->pair, &test->setup, NULL, path);
+		start(&peer, fail_pair, test);
+		ok = write_until_failed(test);
+		pthread_join(peer, NULL);
+		pair_close(&test->pair);
+	}
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -349,6 +409,9 @@ int main(int argc, char **argv)
 		       "%s: queue pairs complete to one queue", paths[i].name);
 		tap_ok(one_queue_pair(&test, paths[i].path),
 		       "%s: threads post to one queue pair", paths[i].name);
+		tap_ok(fails_for_good(&test, paths[i].path),
+		       "%s: nothing succeeds behind what failed",
+		       paths[i].name);
 	}
 	setup_close(&test.setup);
 	return tap_end();

@@ -57,6 +57,8 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
 	if (!req->ring.ctl)
 		return MIC_RUN_IDLE;
 	mic_req_cancel(qp);
+	/* mic_qp_error() may be about to: no request behind may be executed */
+	mic_imports_revoke_qp(qp);
 	WRITE_ONCE(req->ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	smp_mb();	/* as in mic_req_sleep() */
 	while (mic_budget_left(budget)) {
