@@ -67,6 +67,14 @@ bool scif_steer_is_closed(struct scif_steer *steer)
 	return closed;
 }
 
+/* Another thread may have closed it, and a stranger may have its number. */
+static bool is_own(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	struct stat status;
+
+	return epd >= 0 && !fstat(epd, &status) && status.st_ino == ep->inode;
+}
+
 static void raise_in(struct scif_steer *steer)
 {
 	if (!steer->in)
@@ -74,11 +82,12 @@ static void raise_in(struct scif_steer *steer)
 				 MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-static void lower_in(struct scif_steer *steer, scif_epd_t epd)
+static void lower_in(struct scif_endpoint *ep, scif_epd_t epd)
 {
+	struct scif_steer *steer = &ep->steer;
 	char bytes[16];
 
-	if (!steer->in || epd < 0)
+	if (!steer->in || !is_own(ep, epd))
 		return;
 	while (recv(epd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
 		;
@@ -96,13 +105,14 @@ static void raise_out(struct scif_steer *steer)
 	steer->out = true;
 }
 
-static void lower_out(struct scif_steer *steer, scif_epd_t epd)
+static void lower_out(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	static const char filler[FILLER];
 	struct pollfd pollfd = { .fd = epd, .events = POLLOUT };
+	struct scif_steer *steer = &ep->steer;
 	int i;
 
-	if (!steer->out || epd < 0)
+	if (!steer->out || !is_own(ep, epd))
 		return;
 	for (i = 0; i < FILLERS; i++) {
 		if (poll(&pollfd, 1, 0) <= 0 || !(pollfd.revents & POLLOUT))
@@ -144,11 +154,11 @@ void scif_refresh(struct scif_endpoint *ep, scif_epd_t epd)
 	if (ready & POLLIN)
 		raise_in(steer);
 	else
-		lower_in(steer, epd);
+		lower_in(ep, epd);
 	if (ready & POLLOUT)
 		raise_out(steer);
 	else
-		lower_out(steer, epd);
+		lower_out(ep, epd);
 unlock:
 	pthread_mutex_unlock(&steer->lock);
 }
@@ -161,18 +171,16 @@ int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
 {
 	struct pollfd pollfd = { .fd = epd, .events = event };
 	unsigned int closes = atomic_load(&ep->closes);
-	struct stat status;
 	int ret;
 
 	atomic_fetch_add(&ep->sleepers, 1);
 	/* A close that did not see the sleeper was before this look. */
-	if (fstat(epd, &status) || status.st_ino != ep->inode)
+	if (!is_own(ep, epd))
 		ret = -EBADF;
 	else
 		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
 	atomic_fetch_sub(&ep->sleepers, 1);
-	if (!ret && atomic_load(&ep->closes) != closes &&
-	    (fstat(epd, &status) || status.st_ino != ep->inode))
+	if (!ret && atomic_load(&ep->closes) != closes && !is_own(ep, epd))
 		ret = -EBADF;
 	return -ret;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -84,6 +85,67 @@ static bool duplicates(void)
 	return ok;
 }
 
+enum { LONG = 8192 };
+
+struct caller {
+	int epd;
+	bool sends;
+	int ret;
+};
+
+static void *call_long(void *arg)
+{
+	static char bytes[LONG];
+	struct caller *caller = arg;
+
+	caller->ret = caller->sends ?
+			      scif_send(caller->epd, bytes, sizeof(bytes), 1) :
+			      scif_recv(caller->epd, bytes, sizeof(bytes), 1);
+	return NULL;
+}
+
+/*
+ * A stranger takes the number of an endpoint on which another thread sleeps.
+ * The peer wakes that thread, and it would sleep again.
+ */
+static bool stranger(bool sends)
+{
+	struct caller caller = { .sends = sends };
+	int own, other, ends[2];
+	char bytes[8] = "abc";
+	pthread_t thread;
+	bool ok;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return check(false, "socketpair");
+	connect_pair(&own, &other);
+	caller.epd = own;
+	pthread_create(&thread, NULL, call_long, &caller);
+	sleep_ms(300);
+	dup2(ends[0], own);
+	ok = succeeds(send(ends[1], "for me", 6, 0), 6, "the stranger's bytes");
+	if (sends)
+		peer_recv(other, bytes, 3, 0);
+	else
+		peer_send(other, bytes, 3, 0);
+	pthread_join(thread, NULL);
+	ok = check(caller.ret < LONG, "the call returns %d", caller.ret) &&
+	     succeeds(recv(own, bytes, 8, MSG_DONTWAIT), 6, "they are there") &&
+	     fails(recv(ends[1], bytes, 8, MSG_DONTWAIT), EAGAIN,
+		   "no others") &&
+	     ok;
+	close(own);
+	close(ends[0]);
+	close(ends[1]);
+	peer_op_epd(PEER_CLOSE, other);
+	return ok;
+}
+
+static bool stranger_is_left_alone(void)
+{
+	return stranger(true) && stranger(false);
+}
+
 /* After the peer's end by @op: HUP and ECONNRESET here. */
 static bool ends(enum peer_op op, const char *what)
 {
@@ -156,6 +218,7 @@ const struct behaviour lifetime_cases[] = {
 	{ 54, "numbers of nodes", node_numbers },
 	{ 55, "wrong descriptors: EBADF, ENOTTY", wrong_descriptors },
 	{ 55, "dup: the last close ends it", duplicates },
+	{ 55, "a number that a stranger has now", stranger_is_left_alone },
 	{ 56, "the end by close: HUP, ECONNRESET", ends_by_close },
 	{ 56, "the end by exit: HUP, ECONNRESET", ends_by_exit },
 	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
