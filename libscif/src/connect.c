@@ -230,7 +230,7 @@ static void clear(struct scif_endpoint *ep)
 
 	memset(&ep->link, 0, offsetof(struct scif_link, lock));
 	pthread_mutex_unlock(&ep->lock);
-	scif_link_close(&old); /* waits for the progress thread */
+	scif_link_close(&old); /* waits for its events to be taken */
 	pthread_mutex_lock(&ep->lock);
 }
 

@@ -46,9 +46,13 @@ static void drain(struct scif_endpoint *ep)
 	}
 }
 
+/*
+ * Before it is connected, another attempt may take the link away; what came
+ * early is looked at when the endpoint is connected.
+ */
 void scif_control_event(struct scif_endpoint *ep)
 {
-	if (!ep->link.rx_cq)
+	if (scif_state(ep) < SCIF_CONNECTED || !ep->link.rx_cq)
 		return;
 	drain(ep);
 	if (!ibv_req_notify_cq(ep->link.rx_cq, 0))

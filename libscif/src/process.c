@@ -200,8 +200,10 @@ static void handle_kick(void)
 	if (read(scif_process.kick, &count, sizeof(count)) < 0)
 		return;
 	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep))
-		if (atomic_exchange(&ep->dirty, false))
+		if (atomic_exchange(&ep->dirty, false)) {
+			scif_control_event(ep);
 			scif_refresh(ep, -1);
+		}
 }
 
 /* Endpoints that were busy receiving, and aren't any more. */

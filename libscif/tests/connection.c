@@ -18,7 +18,7 @@
 #include "peer.h"
 #include "tap.h"
 
-enum { NO_NODE = 999, NO_PORT = 2999 };
+enum { NO_NODE = 999, NO_PORT = 2999, ATTEMPTS = 10 };
 
 static bool close_on_exec(void)
 {
@@ -265,6 +265,37 @@ static bool connect_refused(void)
 	return ok;
 }
 
+static void *connect_often(void *unused)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int epd = scif_open(), i;
+	bool ok = epd >= 0;
+
+	(void)unused;
+	/* A busy machine may say other things than that nobody listens. */
+	for (i = 0; i < ATTEMPTS && ok; i++)
+		ok = check(scif_connect(epd, &port) < 0, "connected");
+	scif_close(epd);
+	return ok ? connect_often : NULL;
+}
+
+/* Each attempt frees what the progress thread may still look at. */
+static bool refused_often(void)
+{
+	pthread_t threads[4];
+	bool ok = true;
+	void *result;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, connect_often, NULL);
+	for (i = 0; i < 4; i++) {
+		pthread_join(threads[i], &result);
+		ok = ok && result;
+	}
+	return ok;
+}
+
 static bool connect_binds(void)
 {
 	struct peer_call accept = { .op = PEER_ACCEPT, .flags = 1 };
@@ -452,6 +483,7 @@ const struct behaviour connection_cases[] = {
 	{ 14, "connect while connected: EISCONN", connect_connected },
 	{ 15, "connect when disconnected: EINVAL", connect_disconnected },
 	{ 16, "no listener, or a full backlog: ECONNREFUSED", connect_refused },
+	{ 16, "refused many times, in four threads", refused_often },
 	{ 17, "connect binds and returns the port", connect_binds },
 	{ 18, "accept with bad arguments: EINVAL", accept_invalid },
 	{ 19, "accept with nobody there: EAGAIN", accept_again },
