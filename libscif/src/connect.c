@@ -145,23 +145,31 @@ static void connect_event(struct scif_endpoint *ep,
 	}
 }
 
-/* @id stays valid until this returns. True: it shall be destroyed. */
+/* With the endpoint's lock. */
+static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
+		      enum rdma_cm_event_type type,
+		      const struct scif_hello *hello)
+{
+	if (scif_state(ep) == SCIF_CONNECTING) {
+		connect_event(ep, type, hello);
+	} else if (type == RDMA_CM_EVENT_DISCONNECTED ||
+		   type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		scif_lost(ep);
+		rdma_disconnect(id); /* The peer waits for it. */
+	}
+}
+
 bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 			enum rdma_cm_event_type type,
-			const struct scif_hello *hello)
+			const struct scif_hello *hello,
+			struct scif_endpoint **heir)
 {
 	struct scif_endpoint *owner = NULL;
 	bool gone = false;
 
 	pthread_mutex_lock(&ep->lock);
 	if (ep->link.id == id) {
-		if (scif_state(ep) == SCIF_CONNECTING) {
-			connect_event(ep, type, hello);
-		} else if (type == RDMA_CM_EVENT_DISCONNECTED ||
-			   type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-			scif_lost(ep);
-			rdma_disconnect(id); /* The peer waits for it. */
-		}
+		own_event(ep, id, type, hello);
 	} else if (ep->holder != id) {
 		gone = scif_pending_gone(ep, id);
 		/* Or accepted just now: then it has another owner. */
@@ -171,9 +179,12 @@ bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 	}
 	pthread_mutex_unlock(&ep->lock);
 	if (owner) {
-		scif_connect_event(owner, id, type, hello);
-		scif_put(owner);
+		pthread_mutex_lock(&owner->lock);
+		if (owner->link.id == id)
+			own_event(owner, id, type, hello);
+		pthread_mutex_unlock(&owner->lock);
 	}
+	*heir = owner;
 	return gone;
 }
 

@@ -258,10 +258,16 @@ const struct scif_node *scif_node(uint16_t number);
 const struct scif_node *scif_own_node(void);
 
 /* connect.c */
-/* Called by the progress thread; true if @id shall be destroyed. */
+/*
+ * Called by the connections thread; true if @id shall be destroyed. If another
+ * endpoint has accepted @id meanwhile, *@heir is that one, with a reference.
+ * The last one destroys @id, which waits until its event is acknowledged: so
+ * none is given back before.
+ */
 bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 			enum rdma_cm_event_type type,
-			const struct scif_hello *hello);
+			const struct scif_hello *hello,
+			struct scif_endpoint **heir);
 void scif_connect_tick(struct scif_endpoint *ep);
 void scif_connect_begin(struct scif_endpoint *ep);
 int scif_connect_answer(struct scif_endpoint *ep);

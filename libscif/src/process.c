@@ -136,7 +136,7 @@ static void handle_cm_event(void)
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
 	enum rdma_cm_event_type type;
-	struct scif_endpoint *ep;
+	struct scif_endpoint *ep, *heir = NULL;
 	bool keep = true;
 
 	if (rdma_get_cm_event(scif_process.cm, &event))
@@ -154,11 +154,13 @@ static void handle_cm_event(void)
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		keep = ep && scif_request_event(ep, id, &hello);
 	else if (ep)
-		keep = !scif_connect_event(ep, id, type, &hello);
+		keep = !scif_connect_event(ep, id, type, &hello, &heir);
 	/* Whoever destroys an id waits for this. */
 	rdma_ack_cm_event(event);
 	if (!keep)
 		rdma_destroy_id(id); /* A peer that waits is told. */
+	if (heir)
+		scif_put(heir);
 	if (ep)
 		scif_put(ep);
 }

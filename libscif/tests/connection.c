@@ -416,6 +416,52 @@ static bool accepted_port(void)
 	return ok;
 }
 
+static void *accept_all(void *listener)
+{
+	struct scif_port_id port;
+	int epd;
+
+	while (!scif_accept(*(int *)listener, &port, &epd, SCIF_ACCEPT_SYNC))
+		scif_close(epd);
+	return NULL;
+}
+
+/* Peers that have gone when they are accepted, or just then. */
+static bool gone_when_accepted(void)
+{
+	struct peer_call call = { .flags = 0 };
+	struct scif_port_id port = { own_node, 0 };
+	int listener = scif_open(), i;
+	uint64_t end = deadline();
+	pthread_t thread;
+	bool ok;
+
+	port.port = scif_bind(listener, 0);
+	scif_listen(listener, 16);
+	pthread_create(&thread, NULL, accept_all, &listener);
+	for (i = 0; i < ATTEMPTS; i++) {
+		call.epd = peer_op_epd(PEER_OPEN, -1);
+		peer_op_epd(PEER_NONBLOCK, call.epd);
+		call.op = PEER_CONNECT;
+		call.port = port;
+		peer_do(&call);
+		sleep_ms(i % 8);
+		peer_op_epd(PEER_CLOSE, call.epd);
+	}
+	call.op = PEER_CONNECT;
+	call.epd = peer_op_epd(PEER_OPEN, -1);
+	call.port = port;
+	/* Until there is room in the backlog. */
+	while (peer_do(&call) < 0 && call.error == ECONNREFUSED &&
+	       now_ms() < end)
+		sleep_ms(100);
+	ok = check(call.ret > 0, "one that stays: %s", strerror(call.error));
+	peer_op_epd(PEER_CLOSE, call.epd);
+	scif_close(listener);
+	pthread_join(thread, NULL);
+	return ok;
+}
+
 static bool own_node_works(void)
 {
 	int listener = scif_open(), one = scif_open(), two;
@@ -489,6 +535,7 @@ const struct behaviour connection_cases[] = {
 	{ 19, "accept with nobody there: EAGAIN", accept_again },
 	{ 20, "accept interrupted, or closed: EINTR", accept_interrupted },
 	{ 21, "what is accepted has the listener's port", accepted_port },
+	{ 21, "peers that are gone when accepted", gone_when_accepted },
 	{ 22, "connecting to one's own node", own_node_works },
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
 	{ 0, NULL, NULL }
