@@ -70,7 +70,7 @@ struct scif_steer {
 	int fd;
 	bool in;
 	bool out;
-	bool hup;
+	atomic_bool hup;
 };
 
 /* A connection's queue pairs and memory. */
@@ -93,6 +93,7 @@ struct scif_link {
 	uint32_t peer_rma_psn;
 	uint32_t max_inline;
 	uint32_t rma_psn;
+	bool silent;	      /* a request under way was given up */
 	pthread_mutex_t lock; /* of the message QP's send side */
 };
 
@@ -298,7 +299,7 @@ void scif_link_break(struct scif_link *link, bool all);
 void scif_map_tick(struct scif_endpoint *ep);
 void scif_map_count(struct scif_endpoint *ep, int change);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
-/* Post and wait, with the link's lock; 0 or ECONNRESET. */
+/* Post and wait, but not for ever, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
 /* Write words of the local block into the peer's shared block. */
 int scif_link_write_words(struct scif_link *link, const void *words,

@@ -14,7 +14,16 @@
 #include "direct.h"
 #include "internal.h"
 
-enum { MAX_INLINE = 64, SPIN_ROUNDS = 2000, YIELD_ROUNDS = 4000 };
+enum {
+	MAX_INLINE = 64,
+	SPIN_ROUNDS = 2000,
+	YIELD_ROUNDS = 4000,
+	ANSWER_MS = 5000, /* a peer that does not answer is gone */
+	FLUSH_MS = 1000,
+	/* The same for copies: 8 times half a second. */
+	ACK_TIMEOUT = 17,
+	ACK_RETRIES = 7
+};
 
 static const struct timespec nap = { .tv_nsec = 50000 };
 
@@ -202,6 +211,11 @@ static int to_state(struct scif_link *link, enum ibv_qp_state state)
 		attr.rq_psn = link->peer_rma_psn;
 	if (mask & IBV_QP_SQ_PSN)
 		attr.sq_psn = link->rma_psn;
+	/* What the peer has asked for may be hours. */
+	if (mask & IBV_QP_TIMEOUT)
+		attr.timeout = ACK_TIMEOUT;
+	if (mask & IBV_QP_RETRY_CNT)
+		attr.retry_cnt = ACK_RETRIES;
 	errno = ibv_modify_qp(link->rma_qp, &attr, mask);
 	return errno ? -1 : 0;
 }
@@ -243,20 +257,44 @@ int scif_link_post_recv(struct scif_link *link, unsigned int slot)
 	return ibv_post_recv(link->id->qp, &wr, &bad);
 }
 
+/*
+ * How long a request may take is for the peer to say when it connects, and may
+ * be for ever. So after a while the queue pair is broken, which completes what
+ * is under way, if the device is still there.
+ */
+static bool has_patience(struct scif_link *link, uint64_t *since)
+{
+	uint64_t now = scif_now_ms();
+
+	if (!*since)
+		*since = now;
+	if (now - *since < ANSWER_MS)
+		return true;
+	scif_link_break(link, false);
+	link->silent = now - *since > ANSWER_MS + FLUSH_MS;
+	return !link->silent;
+}
+
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *last = wr, *bad;
 	unsigned int round = 0;
+	uint64_t since = 0;
 	struct ibv_wc wc;
 	int count;
 
+	if (link->silent)
+		return ECONNRESET;
 	while (last->next)
 		last = last->next;
 	last->send_flags |= IBV_SEND_SIGNALED;
 	if (ibv_post_send(link->id->qp, wr, &bad))
 		return ECONNRESET;
-	while (!(count = ibv_poll_cq(link->tx_cq, 1, &wc)))
+	while (!(count = ibv_poll_cq(link->tx_cq, 1, &wc))) {
+		if (round >= YIELD_ROUNDS && !has_patience(link, &since))
+			return ECONNRESET;
 		scif_relax(round++);
+	}
 	return count < 0 || wc.status != IBV_WC_SUCCESS ? ECONNRESET : 0;
 }
 

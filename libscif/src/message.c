@@ -300,7 +300,7 @@ static bool is_stale(struct scif_endpoint *ep)
 	struct scif_steer *steer = &ep->steer;
 
 	if (scif_state(ep) != SCIF_CONNECTED)
-		return !steer->hup;
+		return !atomic_load(&steer->hup);
 	if (scif_bytes(ep) ? !steer->in && !atomic_load(&ep->hot) : steer->in)
 		return true;
 	if (!scif_bytes(ep) && !atomic_load(&ep->armed_data) &&

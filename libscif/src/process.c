@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
  * What a process has once: the devices in use, and two threads. One handles
- * control messages and keeps descriptors up to date; it waits for completions.
+ * control messages and keeps descriptors up to date; it waits for completions,
+ * for some seconds at most.
  * The other handles connections and descriptors that come and go, and never
  * waits for a completion: when a peer is gone, it ends the waits of all others.
  */

@@ -40,7 +40,7 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 	steer->fd = ends[1];
 	steer->in = false;
 	steer->out = true;
-	steer->hup = false;
+	atomic_init(&steer->hup, false);
 	return ends[0];
 }
 
@@ -53,17 +53,17 @@ void scif_steer_close(struct scif_steer *steer)
 /*
  * When the user's end goes, the steer gets a hangup. If it was shut down
  * before, it has one already, but then there also was a byte left unread,
- * whose loss is an error.
+ * whose loss is an error. This must not wait for the lock, whose owner may wait
+ * for the peer.
  */
 bool scif_steer_is_closed(struct scif_steer *steer)
 {
 	struct pollfd pollfd = { .fd = steer->fd };
 	bool closed = false;
 
-	pthread_mutex_lock(&steer->lock);
 	if (poll(&pollfd, 1, 0) >= 0)
-		closed = pollfd.revents & (steer->hup ? POLLERR : POLLHUP);
-	pthread_mutex_unlock(&steer->lock);
+		closed = pollfd.revents &
+			 (atomic_load(&steer->hup) ? POLLERR : POLLHUP);
 	return closed;
 }
 
@@ -124,14 +124,14 @@ static void lower_out(struct scif_endpoint *ep, scif_epd_t epd)
 
 static void hang_up(struct scif_steer *steer)
 {
-	if (steer->hup)
+	if (atomic_load(&steer->hup))
 		return;
 	raise_in(steer);
 	raise_out(steer);
 	/* Without a byte there the user's end is gone, and shows nothing. */
 	if (!steer->in)
 		return;
-	steer->hup = true;
+	atomic_store(&steer->hup, true); /* before a hangup shows */
 	shutdown(steer->fd, SHUT_RDWR);
 }
 

@@ -2,8 +2,8 @@
 /*
  * A peer that speaks the library's protocol with verbs, and lies: it writes
  * garbage into what it may write, shows a garbage directory, sends garbage
- * control messages. It may break its own connection; another one must not
- * notice, and no call may crash or hang.
+ * control messages, or does not answer. It may break its own connection;
+ * another one must not notice, and no call may crash or hang.
  * usage: scif_hostile NODES OWN PEER VICTIM-ADDRESS [ROUNDS]
  */
 #define _GNU_SOURCE
@@ -98,37 +98,64 @@ static void post_receives(struct liar *liar)
 		ibv_post_recv(liar->id->qp, &wr, &bad);
 }
 
-/* A connection to the victim; the QP for copies leads nowhere. */
-static bool connect_liar(struct liar *liar, const char *address)
+/* Find the way to the victim. */
+static bool reach(struct liar *liar, const char *address)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_port = htons(PORT) };
-	struct rdma_conn_param param = { .responder_resources = 4,
-					 .initiator_depth = 4,
-					 .retry_count = 7 };
-	uint8_t patience = 12; /* 17 ms, several times */
-	struct scif_hello hello = { SCIF_MAGIC, SCIF_PROTOCOL, 7, 7, 0, 0, 0, 0,
-				    0 };
 
 	inet_pton(AF_INET, address, &to.sin_addr);
 	liar->channel = rdma_create_event_channel();
-	if (rdma_create_id(liar->channel, &liar->id, NULL, RDMA_PS_TCP) ||
-	    rdma_resolve_addr(liar->id, NULL, (struct sockaddr *)&to, 2000) ||
-	    !wait_event(liar, RDMA_CM_EVENT_ADDR_RESOLVED) ||
-	    rdma_resolve_route(liar->id, 2000) ||
-	    !wait_event(liar, RDMA_CM_EVENT_ROUTE_RESOLVED) || !open_liar(liar))
+	return !rdma_create_id(liar->channel, &liar->id, NULL, RDMA_PS_TCP) &&
+	       !rdma_resolve_addr(liar->id, NULL, (struct sockaddr *)&to,
+				  2000) &&
+	       wait_event(liar, RDMA_CM_EVENT_ADDR_RESOLVED) &&
+	       !rdma_resolve_route(liar->id, 2000) &&
+	       wait_event(liar, RDMA_CM_EVENT_ROUTE_RESOLVED);
+}
+
+static bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience)
+{
+	struct rdma_conn_param param = { .responder_resources = 4,
+					 .initiator_depth = 4,
+					 .retry_count = 7,
+					 .qp_num = hello->rma_qpn };
+
+	hello->magic = SCIF_MAGIC;
+	hello->protocol = SCIF_PROTOCOL;
+	hello->node = 7;
+	hello->port = 7;
+	param.private_data = hello;
+	param.private_data_len = sizeof(*hello);
+	rdma_set_option(liar->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+			&patience, sizeof(patience));
+	return !rdma_connect(liar->id, &param);
+}
+
+/* A connection to the victim; the QP for copies leads nowhere. */
+static bool connect_liar(struct liar *liar, const char *address)
+{
+	struct scif_hello hello = { 0 };
+
+	if (!reach(liar, address) || !open_liar(liar))
 		return false;
 	post_receives(liar);
 	hello.rma_qpn = liar->id->qp->qp_num;
 	hello.shared_addr = (uintptr_t)liar->mem;
 	hello.shared_rkey = liar->mr->rkey;
-	param.private_data = &hello;
-	param.private_data_len = sizeof(hello);
-	/* A victim that had enough does not answer. */
-	rdma_set_option(liar->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
-			&patience, sizeof(patience));
-	return !rdma_connect(liar->id, &param) &&
+	/* A victim that had enough does not answer: 17 ms, several times. */
+	return greet(liar, &hello, 12) &&
 	       wait_event(liar, RDMA_CM_EVENT_ESTABLISHED);
+}
+
+/* No queue pair is there; and the victim shall wait for it for hours. */
+static bool connect_silent(struct liar *liar, const char *address)
+{
+	struct scif_hello hello = { .rma_qpn = 0xabcdef, .shared_rkey = 1 };
+
+	return reach(liar, address) && greet(liar, &hello, 31) &&
+	       wait_event(liar, RDMA_CM_EVENT_CONNECT_RESPONSE) &&
+	       !rdma_establish(liar->id);
 }
 
 static void close_liar(struct liar *liar)
@@ -259,7 +286,10 @@ static int lie(const char *address, unsigned int rounds, int go)
 			;
 		close_liar(&liar);
 	}
-	return 0;
+	if (!connect_silent(&liar, address))
+		return 1;
+	for (;;)
+		pause();
 }
 
 /* Calls that believe the liar. Whatever they return is fine. */
@@ -312,6 +342,23 @@ static bool healthy(int own, int other)
 	       check(!strcmp(text, "abc"), "the bytes");
 }
 
+/* The last one never answers. */
+static bool survives_silence(int listener, int own, int other)
+{
+	struct scif_port_id from;
+	int epd;
+	bool ok;
+
+	ok = shows(listener, POLLIN) &&
+	     succeeds(scif_accept(listener, &from, &epd, 1), 0, "accept");
+	if (!ok)
+		return false;
+	ok = healthy(own, other) && shows(epd, POLLHUP) &&
+	     fails(scif_send(epd, "a", 1, 1), ECONNRESET, "to the silent one");
+	scif_close(epd);
+	return healthy(own, other) && ok;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int rounds = argc > 5 ? atoi(argv[5]) : 20, i;
@@ -356,6 +403,8 @@ int main(int argc, char **argv)
 		scif_close(epd);
 	}
 	tap_ok(ok, "a lying peer breaks only its own connection, round %u", i);
+	tap_ok(ok && survives_silence(listener, own, other),
+	       "a peer that does not answer is gone after a while");
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
 	close_pair(own, other);
