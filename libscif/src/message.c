@@ -23,7 +23,12 @@
 
 #include "internal.h"
 
-enum { FAST_ROUNDS = 500, WAIT_ROUNDS = 3000, HOT_WAITS = 16 };
+enum {
+	FAST_ROUNDS = 500,
+	WAIT_ROUNDS = 3000,
+	TURN_ROUNDS = 4000,
+	HOT_WAITS = 16
+};
 
 static const uintptr_t page_mask = ~(uintptr_t)4095;
 
@@ -332,12 +337,44 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 	return scif_sleep(ep, epd, event);
 }
 
+/*
+ * One sender and one receiver at a time, so that the bytes of a blocking call
+ * stay together, and its owner may sleep. Another blocking call sleeps, too, on
+ * the descriptor; one that shall not block gets EAGAIN.
+ */
+static int take_turn(struct scif_endpoint *ep, scif_epd_t epd,
+		     pthread_mutex_t *turn, short event, bool block)
+{
+	unsigned int round = 0;
+	int err = 0;
+
+	while (!err && pthread_mutex_trylock(turn)) {
+		if (round >= TURN_ROUNDS)
+			err = block ? scif_sleep(ep, epd, event) : EAGAIN;
+		scif_relax(round++);
+	}
+	return err;
+}
+
+/* What a call returns that has not got its turn. */
+static int no_turn(struct scif_endpoint *ep, int err)
+{
+	if (err == EAGAIN)
+		err = scif_check_connected(ep);
+	if (err == ECONNRESET && scif_bytes(ep))
+		err = 0; /* Not yet the end. */
+	return err ? scif_fail(err) : 0;
+}
+
 static int do_send(struct scif_endpoint *ep, scif_epd_t epd,
 		   const uint8_t *bytes, int length, int flags)
 {
-	int sent = 0, now, err = 0;
+	int sent = 0, now, err;
 
-	pthread_mutex_lock(&ep->tx_lock);
+	err = take_turn(ep, epd, &ep->tx_lock, POLLOUT,
+			flags & SCIF_SEND_BLOCK);
+	if (err)
+		return no_turn(ep, err);
 	while (!err) {
 		err = scif_check_connected(ep);
 		if (err)
@@ -360,9 +397,11 @@ static int do_send(struct scif_endpoint *ep, scif_epd_t epd,
 static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 		   int length, int flags)
 {
-	int got = 0, now, err = 0, gone;
+	int got = 0, now, err, gone;
 
-	pthread_mutex_lock(&ep->rx_lock);
+	err = take_turn(ep, epd, &ep->rx_lock, POLLIN, flags & SCIF_RECV_BLOCK);
+	if (err)
+		return no_turn(ep, err);
 	atomic_store_explicit(&ep->ticks, 0, memory_order_relaxed);
 	while (!err) {
 		gone = scif_check_connected(ep);

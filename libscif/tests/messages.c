@@ -123,6 +123,53 @@ static bool blocking(void)
 	return ok;
 }
 
+static void *receive_two(void *epd)
+{
+	static char bytes[2];
+
+	scif_recv(*(int *)epd, bytes, 2, SCIF_RECV_BLOCK);
+	return NULL;
+}
+
+static void *receive_one(void *epd)
+{
+	char byte;
+	int ret = scif_recv(*(int *)epd, &byte, 1, SCIF_RECV_BLOCK);
+
+	return ret == 1 ? epd : NULL;
+}
+
+/* Calls on an endpoint while another thread's call sleeps on it. */
+static bool while_another_waits(void)
+{
+	pthread_t first, second;
+	int own, other;
+	void *result;
+	char byte;
+	bool ok;
+
+	connect_pair(&own, &other);
+	pthread_create(&first, NULL, receive_two, &own);
+	sleep_ms(300);
+	ok = succeeds(scif_recv(own, &byte, 1, 0), 0, "without blocking");
+	pthread_create(&second, NULL, receive_one, &own);
+	sleep_ms(300);
+	ok = succeeds(peer_send(other, "abc", 3, 1), 3, "send") && ok;
+	pthread_join(first, &result);
+	pthread_join(second, &result);
+	ok = check(result, "the second gets what the first leaves") && ok;
+	/* The close ends the one that sleeps, and the one behind it. */
+	pthread_create(&first, NULL, receive_two, &own);
+	pthread_create(&second, NULL, receive_one, &own);
+	sleep_ms(300);
+	scif_close(own);
+	pthread_join(first, NULL);
+	pthread_join(second, &result);
+	ok = check(!result, "the close ends the second") && ok;
+	peer_op_epd(PEER_CLOSE, other);
+	return ok;
+}
+
 /* More in a row than it takes to be hot, then poll() again. */
 static bool ping_pong(void)
 {
@@ -233,6 +280,7 @@ const struct behaviour message_cases[] = {
 	{ 27, "non-blocking: as much as has room", nonblocking },
 	{ 27, "blocking: all", blocking },
 	{ 27, "many in a row, then poll", ping_pong },
+	{ 27, "while another thread's call waits", while_another_waits },
 	{ 28, "the peer closed: drain, then ECONNRESET", peer_closed },
 	{ 28, "a blocked receive returns what it has", blocked_receive },
 	{ 28, "bad addresses: EFAULT, and nothing is lost", bad_address },
