@@ -195,7 +195,10 @@ struct scif_device *scif_device_get(struct ibv_context *ctx);
 /* Take a reference, or NULL with errno EBADF or ENOTTY. */
 struct scif_endpoint *scif_get(scif_epd_t epd);
 struct scif_endpoint *scif_get_by_inode(uint64_t inode);
-/* The next after @ep, or the first; gives back the reference to @ep. */
+/*
+ * The next after @ep, or the first; gives back the reference to @ep. If some
+ * leave meanwhile, others may come twice.
+ */
 struct scif_endpoint *scif_get_next(struct scif_endpoint *ep);
 bool scif_try_get(struct scif_endpoint *ep);
 void scif_put(struct scif_endpoint *ep);

@@ -128,6 +128,7 @@ struct scif_endpoint *scif_get(scif_epd_t epd)
 	return ep ? ep : look(epd);
 }
 
+/* One that has left the table tells no next: its bucket begins again. */
 struct scif_endpoint *scif_get_next(struct scif_endpoint *ep)
 {
 	struct scif_endpoint *next;
@@ -135,7 +136,7 @@ struct scif_endpoint *scif_get_next(struct scif_endpoint *ep)
 
 	pthread_mutex_lock(&table_lock);
 	next = ep ? ep->next : NULL;
-	bucket = ep ? ep->inode % BUCKETS + 1 : 0;
+	bucket = ep ? ep->inode % BUCKETS + ep->linked : 0;
 	while (!next && bucket < BUCKETS)
 		next = buckets[bucket++];
 	if (next)
