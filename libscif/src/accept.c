@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -97,7 +98,7 @@ static void put_back(struct scif_endpoint *listener,
 	pthread_mutex_unlock(&listener->lock);
 }
 
-/* 0, EINTR, or another errno if the peer is not there any more. */
+/* 0, or an errno if the peer is not there any more. */
 static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 		  const struct scif_hello *hello)
 {
@@ -114,8 +115,9 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	if (!err)
 		err = scif_connect_answer(ep);
 	pthread_mutex_unlock(&ep->lock);
-	if (!err)
-		err = scif_connect_wait(ep, epd);
+	/* What was taken is not lost by a signal; ticks bound the wait. */
+	while (!err && scif_connect_wait(ep, epd) == EINTR)
+		sched_yield();
 	if (!err && scif_state(ep) == SCIF_BOUND)
 		err = ep->connect_error;
 	return err;
@@ -148,7 +150,7 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 		close(epd);
 		scif_endpoint_shutdown(ep);
 		epd = -1;
-		errno = err == EINTR ? EINTR : ECONNABORTED;
+		errno = ECONNABORTED;
 	} else {
 		ep->connect_untold = false;
 		scif_refresh(ep, epd);

@@ -386,6 +386,40 @@ static bool accept_interrupted(void)
 	return ok;
 }
 
+/* A signal may end the wait for a request, but no connection. */
+static bool accept_under_signals(void)
+{
+	static const struct itimerval often = { { 0, 10000 }, { 0, 10000 } },
+				      never;
+	struct peer_call call = { .op = PEER_CONNECT };
+	struct sigaction action = { .sa_handler = nothing };
+	struct scif_port_id port, to = { .node = own_node };
+	int epd = scif_open(), new, i, ret;
+	bool ok = true;
+
+	sigaction(SIGALRM, &action, NULL);
+	to.port = scif_bind(epd, 0);
+	scif_listen(epd, 1);
+	for (i = 0; i < 10 && ok; i++) {
+		call.op = PEER_CONNECT;
+		call.epd = peer_op_epd(PEER_OPEN, -1);
+		call.port = to;
+		peer_begin(&call);
+		setitimer(ITIMER_REAL, &often, NULL);
+		do
+			ret = scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC);
+		while (ret && errno == EINTR);
+		setitimer(ITIMER_REAL, &never, NULL);
+		ok = succeeds(ret, 0, "accept") &&
+		     check(peer_finish(&call) > 0, "connect: %s",
+			   strerror(call.error)) &&
+		     succeeds(peer_send(call.epd, "a", 1, 1), 1, "send");
+		close_pair(new, call.epd);
+	}
+	scif_close(epd);
+	return ok;
+}
+
 static bool accepted_port(void)
 {
 	struct peer_call call = { .op = PEER_OPEN };
@@ -534,6 +568,7 @@ const struct behaviour connection_cases[] = {
 	{ 18, "accept with bad arguments: EINVAL", accept_invalid },
 	{ 19, "accept with nobody there: EAGAIN", accept_again },
 	{ 20, "accept interrupted, or closed: EINTR", accept_interrupted },
+	{ 20, "no signal loses a connection", accept_under_signals },
 	{ 21, "what is accepted has the listener's port", accepted_port },
 	{ 21, "peers that are gone when accepted", gone_when_accepted },
 	{ 22, "connecting to one's own node", own_node_works },
