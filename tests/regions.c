@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Memory regions that are no user memory: without memory, of the device, of
- * dma-bufs; and user memory that is not pinned.
+ * dma-bufs.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "dmabuf.h"
@@ -208,206 +204,6 @@ static bool null_stale(struct stage *stage)
 			 IBV_WC_LOC_PROT_ERR);
 }
 
-/* --- on-demand paging ------------------------------------------------------- */
-
-#define DEMAND_ACCESS (ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
-
-/* Memory of b that nobody has touched, and a region that does not pin it. */
-struct demand {
-	uint8_t *addr;
-	struct ibv_mr *mr;
-};
-
-static bool demand_create(struct demand *demand, struct stage *stage,
-			  bool implicit)
-{
-	demand->addr = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	demand->mr = ibv_reg_mr(stage->setup->b_dev.pd,
-				implicit ? NULL : demand->addr,
-				implicit ? SIZE_MAX : REGION_BYTES,
-				DEMAND_ACCESS);
-	return check(demand->mr, "ibv_reg_mr: %s", strerror(errno));
-}
-
-static bool demand_destroy(struct demand *demand)
-{
-	munmap(demand->addr, REGION_BYTES);
-	return check(!ibv_dereg_mr(demand->mr), "ibv_dereg_mr fails");
-}
-
-/* Between a's memory and all of that. */
-static enum ibv_wc_status access_demand(struct stage *stage,
-					enum ibv_wr_opcode opcode,
-					const struct demand *demand)
-{
-	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, REGION_BYTES);
-	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
-	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
-
-	wr.wr.rdma.remote_addr = (uintptr_t)demand->addr;
-	wr.wr.rdma.rkey = demand->mr->rkey;
-	post_send(&stage->a, &wr);
-	cq_wait(stage->a.send_cq, &wc);
-	return wc.status;
-}
-
-/* What arrives is what is there, also after the pages were given back. */
-static bool demand_follows(struct stage *stage, bool implicit)
-{
-	struct demand demand;
-	bool good = demand_create(&demand, stage, implicit);
-	int round;
-
-	for (round = 0; round < 3 && good; round++) {
-		fill(stage->setup);
-		good = succeeds(access_demand(stage, IBV_WR_RDMA_WRITE,
-					      &demand)) &&
-		       all_are(demand.addr, REGION_BYTES, FILL_BYTE) &&
-		       !madvise(demand.addr, REGION_BYTES, MADV_DONTNEED) &&
-		       all_are(demand.addr, REGION_BYTES, 0) &&
-		       succeeds(access_demand(stage, IBV_WR_RDMA_READ,
-					      &demand)) &&
-		       all_are(stage->setup->a_mem.addr, REGION_BYTES, 0);
-		memset(demand.addr, round, REGION_BYTES);
-		good = good &&
-		       succeeds(access_demand(stage, IBV_WR_RDMA_READ,
-					      &demand)) &&
-		       all_are(stage->setup->a_mem.addr, REGION_BYTES, round);
-	}
-	return demand_destroy(&demand) && good;
-}
-
-static bool demand_explicit(struct stage *stage)
-{
-	return demand_follows(stage, false);
-}
-
-static bool demand_implicit(struct stage *stage)
-{
-	return demand_follows(stage, true);
-}
-
-/* A hole in the memory is an error of the access, and of that alone. */
-static bool demand_unmapped(struct stage *stage)
-{
-	struct demand demand;
-	bool good;
-
-	good = demand_create(&demand, stage, false) &&
-	       !munmap(demand.addr + REGION_BYTES / 2, PAGE_BYTES) &&
-	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
-			 IBV_WC_REM_ACCESS_ERR);
-	return demand_destroy(&demand) && good;
-}
-
-static bool demand_read_only(struct stage *stage)
-{
-	struct demand demand;
-	bool good;
-
-	good = demand_create(&demand, stage, false) &&
-	       !mprotect(demand.addr, REGION_BYTES, PROT_READ) &&
-	       succeeds(access_demand(stage, IBV_WR_RDMA_READ, &demand)) &&
-	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
-			 IBV_WC_REM_ACCESS_ERR);
-	return demand_destroy(&demand) && good;
-}
-
-/* A page that only a program can provide, which never does. */
-static int withhold(struct demand *demand)
-{
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register range = {
-		.range = { .start = (uintptr_t)demand->addr,
-			   .len = REGION_BYTES },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	if (fd >= 0 && (ioctl(fd, UFFDIO_API, &api) ||
-			ioctl(fd, UFFDIO_REGISTER, &range))) {
-		close(fd);
-		fd = -1;
-	}
-	check(fd >= 0, "userfaultfd: %s", strerror(errno));
-	return fd;
-}
-
-/* Nobody waits for it: the sender gives up, and the region can go. */
-static bool demand_withheld(struct stage *stage)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct stage other = { .setup = stage->setup };
-	struct demand demand;
-	int fd = -1;
-	bool good;
-
-	options.rnr_retry = 2;
-	pair_create(&other.a, &stage->setup->a_dev, &other.b,
-		    &stage->setup->b_dev, &options);
-	good = demand_create(&demand, stage, false) &&
-	       (fd = withhold(&demand)) >= 0 &&
-	       ends_with(access_demand(&other, IBV_WR_RDMA_WRITE, &demand),
-			 IBV_WC_RNR_RETRY_EXC_ERR);
-	good = demand_destroy(&demand) && good;
-	pair_destroy(&other.a, &other.b);
-	if (fd >= 0)
-		close(fd);
-	return good;
-}
-
-static bool demand_advice(struct stage *stage)
-{
-	struct ibv_pd *pd = stage->setup->b_dev.pd;
-	const int flush = IBV_ADVISE_MR_FLAG_FLUSH;
-	const enum ibv_advise_mr_advice advice =
-		IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-	struct ibv_sge sge = { .length = REGION_BYTES };
-	struct demand demand;
-	unsigned char there;
-	bool good;
-
-	if (!demand_create(&demand, stage, false))
-		return false;
-	sge.addr = (uintptr_t)demand.addr;
-	sge.lkey = demand.mr->lkey;
-	good = check(!ibv_advise_mr(pd, advice, flush, &sge, 1), "advice") &&
-	       check(!mincore(demand.addr, 1, &there) && there & 1,
-		     "the page is not there") &&
-	       !munmap(demand.addr, PAGE_BYTES) &&
-	       check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EFAULT,
-		     "a hole was brought in") &&
-	       check(!ibv_advise_mr(pd, advice, 0, &sge, 1),
-		     "advice need not be taken");
-	sge.length++;
-	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
-		     "more than the region") &&
-	       good;
-	sge.lkey = stage->setup->b_mem.mr->lkey;
-	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
-		     "a pinned region") &&
-	       good;
-	return demand_destroy(&demand) && good;
-}
-
-static bool demand_advertised(struct stage *stage)
-{
-	struct ibv_device_attr_ex attr;
-	struct ibv_mr *mr = stage->setup->a_mem.mr;
-
-	return check(!ibv_query_device_ex(stage->setup->a_dev.ctx, NULL, &attr),
-		     "ibv_query_device_ex fails") &&
-	       check(attr.odp_caps.general_caps ==
-			     (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
-		     "capabilities 0x%llx",
-		     (unsigned long long)attr.odp_caps.general_caps) &&
-	       check(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
-				  DEMAND_ACCESS) &&
-			     errno == EOPNOTSUPP,
-		     "a pinned region was changed");
-}
-
 /* --- device memory ---------------------------------------------------------- */
 
 static bool dm_imported(struct stage *stage)
@@ -547,13 +343,6 @@ static const struct {
 	{ null_is_no_rkey, "null region: its key is no rkey", false },
 	{ null_of_other_pd, "null region: of another PD", false },
 	{ null_stale, "null region: deregistered", false },
-	{ demand_advertised, "on demand: what is advertised", false },
-	{ demand_explicit, "on demand: memory that comes and goes", false },
-	{ demand_implicit, "on demand: the whole address space", false },
-	{ demand_unmapped, "on demand: memory that is not there", false },
-	{ demand_read_only, "on demand: memory that can only be read", false },
-	{ demand_withheld, "on demand: a page that nobody provides", false },
-	{ demand_advice, "on demand: brought in beforehand", false },
 	{ dm_imported, "device memory imported", false },
 	{ dmabuf_traffic, "dma-buf: data in both directions", true },
 	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },

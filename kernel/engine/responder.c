@@ -339,6 +339,21 @@ static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 	return op->qkey == qp->attr.qkey;
 }
 
+/*
+ * UC takes each message that begins (IBA 9.8.2.2). One of which a piece got
+ * lost is over: its receive waits for the next.
+ */
+static bool mic_resp_goes_on(struct mic_qp *qp, const struct mic_op *op)
+{
+	struct mic_resp *resp = &qp->resp;
+
+	if (op->flags & MIC_OP_FIRST) {
+		resp->epsn = op->psn;
+		resp->offset = 0;
+	}
+	return op->psn == resp->epsn && op->seg_off == resp->offset;
+}
+
 /* Only the QP at the other end of the connection is listened to. */
 static bool mic_resp_accepts_connected(struct mic_qp *qp,
 				       const struct mic_op *op)
@@ -350,11 +365,10 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 		return false;
 	/*
 	 * Out of sequence: the two sides disagree on the PSN, or what came
-	 * before did not get through. UC takes it, the rest is lost (IBA
-	 * 9.8.2.2).
+	 * before did not get through.
 	 */
 	if (!mic_qp_is_reliable(qp))
-		return true;
+		return mic_resp_goes_on(qp, op);
 	return op->psn == qp->resp.epsn &&
 	       (op->flags & MIC_OP_FIRST || op->seg_off <= qp->resp.offset);
 }

@@ -246,9 +246,12 @@ static int __init mic_init(void)
 	mic_wq = alloc_workqueue("mic", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!mic_wq)
 		return -ENOMEM;
-	err = mic_debugfs_init();
+	err = mic_fault_init();
 	if (err)
 		goto err_wq;
+	err = mic_debugfs_init();
+	if (err)
+		goto err_fault;
 	err = mic_netdev_init();
 	if (err)
 		goto err_debugfs;
@@ -257,6 +260,8 @@ static int __init mic_init(void)
 
 err_debugfs:
 	mic_debugfs_exit();
+err_fault:
+	mic_fault_exit();
 err_wq:
 	destroy_workqueue(mic_wq);
 	return err;
@@ -268,6 +273,7 @@ static void __exit mic_exit(void)
 	ib_unregister_driver(MIC_DRIVER_ID);
 	mic_netdev_exit();
 	mic_debugfs_exit();
+	mic_fault_exit();
 	destroy_workqueue(mic_wq);
 	rcu_barrier();
 }

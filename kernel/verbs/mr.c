@@ -257,6 +257,8 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		return ERR_PTR(-EOPNOTSUPP);
 	if (flags & IB_MR_REREG_ACCESS && access & IB_ACCESS_ON_DEMAND)
 		return ERR_PTR(-EOPNOTSUPP);
+	if (mr->kind != MIC_MKEY_USER)
+		return ERR_PTR(-EOPNOTSUPP);
 	if (!mr->umem)
 		return ERR_PTR(-EINVAL);
 	err = mic_mr_close(mr);

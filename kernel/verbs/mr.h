@@ -16,6 +16,7 @@
 #include <mic/window.h>
 
 struct mic_dev;
+struct mic_fault;
 
 /**
  * struct mic_mkey - what an lkey or rkey stands for
@@ -105,6 +106,8 @@ enum mic_mkey_kind {
  * @map: the kernel's mapping of @dmabuf
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
+ * @fault_lock: on demand: protects @fault
+ * @fault: on demand: pages that were asked for, or NULL
  */
 struct mic_mr {
 	struct ib_mr ibmr;
@@ -117,6 +120,8 @@ struct mic_mr {
 	struct iosys_map map;
 	u32 max_pages;
 	u32 bound;
+	spinlock_t fault_lock;
+	struct mic_fault *fault;
 };
 
 static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)

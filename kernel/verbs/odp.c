@@ -11,8 +11,8 @@
  * Whose pages they are is somebody else than who copies, with the locks of two
  * queue pairs held, so nothing here waits for the owner: not for its mmap lock,
  * nor for a device or a program that has to provide a page. What is not at hand
- * is asked for, and the access is told to come again: the responder answers RNR,
- * the requester rests.
+ * is asked for (odp_fault.c), and the access is told to come again: the responder
+ * answers RNR, the requester rests.
  */
 #include <linux/delay.h>
 #include <linux/mm.h>
@@ -53,45 +53,6 @@ static void mic_pin_free(struct mic_pin *pin)
 	kvfree(pin);
 }
 
-/*
- * FOLL_NOWAIT: starts what has to be read, and does not wait for it. It comes
- * back without a page then.
- */
-static int mic_pin_fault_locked(struct mic_pin *pin, struct mm_struct *mm,
-				u64 va)
-{
-	unsigned int flags = FOLL_NOWAIT | (pin->write ? FOLL_WRITE : 0);
-	u32 npages = pin->win.nblocks;
-	long got;
-
-	while (pin->npages < npages) {
-		got = mic_pin_user_pages_remote(mm, va +
-						(u64)pin->npages * PAGE_SIZE,
-						npages - pin->npages, flags,
-						pin->page + pin->npages);
-		if (got < 0)
-			return -EFAULT;
-		if (!got)
-			return -EAGAIN;
-		pin->npages += got;
-	}
-	return 0;
-}
-
-static int mic_pin_fault(struct mic_pin *pin, struct mm_struct *mm, u64 va)
-{
-	int err = -EAGAIN;
-
-	if (!mmget_not_zero(mm))
-		return -EFAULT;
-	if (mmap_read_trylock(mm)) {
-		err = mic_pin_fault_locked(pin, mm, va);
-		mmap_read_unlock(mm);
-	}
-	mmput_async(mm);
-	return err;
-}
-
 /**
  * mic_odp_pin_pages - mic_odp_pin() for a region that needs it
  * @mkey: key of the region, held by the caller
@@ -101,14 +62,15 @@ static int mic_pin_fault(struct mic_pin *pin, struct mm_struct *mm, u64 va)
  * @write: it is going to be written
  * @pins: list of what mic_odp_unpin() has to let go
  *
- * Return: 0, -ENOMEM, -EFAULT or -EAGAIN.
+ * Return: 0, -EFAULT or -EAGAIN.
  */
-int mic_odp_pin_pages(const struct mic_mkey *mkey, struct mic_seg *seg,
+int mic_odp_pin_pages(struct mic_mkey *mkey, struct mic_seg *seg,
 		      u32 from, u32 to, bool write, struct mic_pin **pins)
 {
 	u64 first = (seg->off + from) & PAGE_MASK;
 	u64 last = (seg->off + to - 1) & PAGE_MASK;
 	struct mic_pin *pin;
+	struct mic_mr *mr;
 	u32 i;
 	int err;
 
@@ -116,8 +78,10 @@ int mic_odp_pin_pages(const struct mic_mkey *mkey, struct mic_seg *seg,
 		return 0;
 	pin = mic_pin_alloc(((last - first) >> PAGE_SHIFT) + 1, write);
 	if (!pin)
-		return -ENOMEM;
-	err = mic_pin_fault(pin, mkey->mm, first);
+		return -EAGAIN;
+	/* a memory window has no address space, it is a region */
+	mr = container_of(mkey, struct mic_mr, mkey);
+	err = mic_pin_fill(mr, pin, first);
 	if (err) {
 		mic_pin_free(pin);
 		return err;
@@ -166,6 +130,7 @@ struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	mr = mic_mr_create(ibpd, MIC_MKEY_ODP, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
+	spin_lock_init(&mr->fault_lock);
 	mmgrab(current->mm);
 	mr->mkey.mm = current->mm;
 	mr->mkey.win = NULL;	/* until it is pinned there is none */
@@ -186,6 +151,7 @@ struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
  */
 void mic_odp_release(struct mic_mr *mr)
 {
+	mic_fault_forget(mr);
 	if (mr->mkey.mm)
 		mmdrop(mr->mkey.mm);
 	mr->mkey.mm = NULL;
@@ -212,21 +178,67 @@ void mic_odp_caps(struct ib_device_attr *attr)
 					       IB_ODP_SUPPORT_SRQ_RECV;
 }
 
-/* Bring pages in, a few at a time, and let them go again. */
-static int mic_odp_prefetch(const struct mic_mkey *mkey,
-			    const struct mic_seg *range, bool write)
+static struct mic_mkey *mic_advise_get(struct ib_pd *ibpd, bool write,
+				       const struct ib_sge *sge,
+				       struct mic_seg *seg)
 {
-	u32 from, to;
+	struct mic_mkey *mkey;
+
+	mkey = mic_mkey_get(to_mic_dev(ibpd->device), sge->lkey);
+	if (!mkey)
+		return ERR_PTR(-ENOENT);
+	if (mkey->mm && !mic_mkey_seg(mkey, sge->lkey, ibpd,
+				      write ? IB_ACCESS_LOCAL_WRITE : 0,
+				      sge->addr, sge->length, seg))
+		return mkey;
+	mic_mkey_put(mkey);
+	return ERR_PTR(-EINVAL);
+}
+
+/* Bring pages in, and let them go again. */
+static int mic_prefetch(struct ib_pd *ibpd, bool write,
+			const struct ib_sge *sge)
+{
+	struct mic_pin *pins = NULL;
+	struct mic_mkey *mkey;
+	struct mic_seg seg;
+	int err;
+
+	mkey = mic_advise_get(ibpd, write, sge, &seg);
+	if (IS_ERR(mkey))
+		return PTR_ERR(mkey);
+	err = mic_odp_pin(mkey, &seg, 0, seg.len, write, &pins);
+	mic_odp_unpin(&pins);
+	mic_mkey_put(mkey);
+	return err;
+}
+
+/* Until the pages are there, if they have to be. */
+static int mic_prefetch_piece(struct ib_pd *ibpd, bool write, bool flush,
+			      const struct ib_sge *sge)
+{
+	int err;
+
+	while ((err = mic_prefetch(ibpd, write, sge)) == -EAGAIN && flush) {
+		if (msleep_interruptible(1))
+			return -EINTR;
+	}
+	return err;
+}
+
+/* In pieces: whoever wants to deregister the memory need not wait for all. */
+static int mic_prefetch_range(struct ib_pd *ibpd, bool write, bool flush,
+			      const struct ib_sge *sge)
+{
+	struct ib_sge piece = *sge;
+	u32 done;
 	int err = 0;
 
-	for (from = 0; from < range->len && !err; from = to) {
-		struct mic_seg seg = *range;
-		struct mic_pin *pins = NULL;
-
-		to = from + min_t(u32, range->len - from,
-				  MIC_ODP_PREFETCH_BYTES);
-		err = mic_odp_pin(mkey, &seg, from, to, write, &pins);
-		mic_odp_unpin(&pins);
+	for (done = 0; done < sge->length && !err; done += piece.length) {
+		piece.addr = sge->addr + done;
+		piece.length = min_t(u32, sge->length - done,
+				     MIC_ODP_PREFETCH_BYTES);
+		err = mic_prefetch_piece(ibpd, write, flush, &piece);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
@@ -235,39 +247,20 @@ static int mic_odp_prefetch(const struct mic_mkey *mkey,
 }
 
 static int mic_advise_sge(struct ib_pd *ibpd,
-			  enum ib_uverbs_advise_mr_advice advice,
+			  enum ib_uverbs_advise_mr_advice advice, bool flush,
 			  const struct ib_sge *sge)
 {
 	bool write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	struct mic_mkey *mkey;
 	struct mic_seg seg;
-	int err = 0;
 
-	mkey = mic_mkey_get(to_mic_dev(ibpd->device), sge->lkey);
-	if (!mkey)
-		return -ENOENT;
-	if (!mkey->mm || mic_mkey_seg(mkey, sge->lkey, ibpd,
-				      write ? IB_ACCESS_LOCAL_WRITE : 0,
-				      sge->addr, sge->length, &seg))
-		err = -EINVAL;
-	else if (advice != IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-		err = mic_odp_prefetch(mkey, &seg, write);
+	mkey = mic_advise_get(ibpd, write, sge, &seg);
+	if (IS_ERR(mkey))
+		return PTR_ERR(mkey);
 	mic_mkey_put(mkey);
-	return err;
-}
-
-/* Until the pages are there; the key is free to go in between. */
-static int mic_advise_sge_flush(struct ib_pd *ibpd,
-				enum ib_uverbs_advise_mr_advice advice,
-				const struct ib_sge *sge)
-{
-	int err;
-
-	while ((err = mic_advise_sge(ibpd, advice, sge)) == -EAGAIN) {
-		if (msleep_interruptible(1))
-			return -EINTR;
-	}
-	return err;
+	if (advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return 0;
+	return mic_prefetch_range(ibpd, write, flush, sge);
 }
 
 /* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH it need not succeed. */
@@ -275,6 +268,7 @@ int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		  u32 flags, struct ib_sge *sg_list, u32 num_sge,
 		  struct uverbs_attr_bundle *attrs)
 {
+	bool flush = flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
 	int err = 0;
 	u32 i;
 
@@ -287,13 +281,9 @@ int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		return -EOPNOTSUPP;
 	}
 	for (i = 0; i < num_sge && !err; i++) {
-		if (flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH)
-			err = mic_advise_sge_flush(ibpd, advice, &sg_list[i]);
-		else
-			err = mic_advise_sge(ibpd, advice, &sg_list[i]);
+		err = mic_advise_sge(ibpd, advice, flush, &sg_list[i]);
 		/* then it is only advice */
-		if ((err == -EFAULT || err == -EAGAIN) &&
-		    !(flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH))
+		if ((err == -EFAULT || err == -EAGAIN) && !flush)
 			err = 0;
 	}
 	return err;

@@ -29,7 +29,7 @@ struct mic_pin {
 	struct page *page[];
 };
 
-int mic_odp_pin_pages(const struct mic_mkey *mkey, struct mic_seg *seg,
+int mic_odp_pin_pages(struct mic_mkey *mkey, struct mic_seg *seg,
 		      u32 from, u32 to, bool write, struct mic_pin **pins);
 void mic_odp_unpin_pages(struct mic_pin **pins);
 
@@ -45,10 +45,10 @@ void mic_odp_unpin_pages(struct mic_pin **pins);
  * Costs nothing where the region is pinned for good.
  *
  * Context: process context; does not wait for the owner of the memory.
- * Return: 0, -ENOMEM, -EFAULT if there is no such memory, -EAGAIN if it is not
- * at hand.
+ * Return: 0, -EFAULT if there is no such memory, -EAGAIN if it is not at hand,
+ * or there is no memory for what it takes.
  */
-static inline int mic_odp_pin(const struct mic_mkey *mkey, struct mic_seg *seg,
+static inline int mic_odp_pin(struct mic_mkey *mkey, struct mic_seg *seg,
 			      u32 from, u32 to, bool write,
 			      struct mic_pin **pins)
 {
@@ -73,5 +73,11 @@ void mic_odp_caps(struct ib_device_attr *attr);
 int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		  u32 flags, struct ib_sge *sg_list, u32 num_sge,
 		  struct uverbs_attr_bundle *attrs);
+
+/* odp_fault.c */
+int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va);
+void mic_fault_forget(struct mic_mr *mr);
+int mic_fault_init(void);
+void mic_fault_exit(void);
 
 #endif /* MIC_ODP_H */

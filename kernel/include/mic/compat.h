@@ -30,13 +30,13 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 #define MIC_FILL_RES_SRQ(fill)	.fill_res_srq_entry = (fill),
 #endif
 
-/* 6.5 dropped the list of areas; the caller holds the mmap lock in all. */
+/* 6.5 dropped the list of areas. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
-#define mic_pin_user_pages_remote(mm, start, n, flags, pages)	\
-	pin_user_pages_remote(mm, start, n, flags, pages, NULL, NULL)
+#define mic_pin_user_pages_remote(mm, start, n, flags, pages, locked)	\
+	pin_user_pages_remote(mm, start, n, flags, pages, NULL, locked)
 #else
-#define mic_pin_user_pages_remote(mm, start, n, flags, pages)	\
-	pin_user_pages_remote(mm, start, n, flags, pages, NULL)
+#define mic_pin_user_pages_remote(mm, start, n, flags, pages, locked)	\
+	pin_user_pages_remote(mm, start, n, flags, pages, locked)
 #endif
 
 /* 6.11 passes the attribute bundle instead of the udata to create_cq. */

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * On-demand paging: pages of others, without waiting for them.
+ *
+ * Who copies holds locks of others, so what a program, a device or a file
+ * system has to provide is left to a worker, which holds nothing but the address
+ * space. A region has one such request under way; who asked finds its outcome
+ * when it comes again.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/hugetlb.h>
+#include <linux/jiffies.h>
+#include <linux/magic.h>
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include <mic/compat.h>
+
+#include "mr.h"
+#include "odp.h"
+
+/* What went wrong longer ago may be right by now. */
+#define MIC_FAULT_STALE		(2 * HZ)
+
+/* Apart from the engine's: its workers wait for others, if need be for ever. */
+static struct workqueue_struct *mic_fault_wq;
+
+/**
+ * struct mic_fault - pages that a worker brings in
+ * @work: in mic_fault_wq
+ * @ref: the region's, and the worker's
+ * @mm: address space, a reference to the structure
+ * @va: address of the first page
+ * @npages: how many
+ * @write: they are going to be written
+ * @done: the worker is done, @err and @when are set
+ * @err: what came of it
+ * @when: jiffies
+ */
+struct mic_fault {
+	struct work_struct work;
+	refcount_t ref;
+	struct mm_struct *mm;
+	u64 va;
+	u32 npages;
+	bool write;
+	bool done;
+	int err;
+	unsigned long when;
+};
+
+static void mic_fault_put(struct mic_fault *fault)
+{
+	if (!refcount_dec_and_test(&fault->ref))
+		return;
+	mmdrop(fault->mm);
+	kfree(fault);
+}
+
+/*
+ * What went wrong says something of the memory only if it is not there: who
+ * copies may have been killed (-EINTR), or be short of memory itself.
+ */
+static int mic_pin_error(long err)
+{
+	return err == -EINTR || err == -ENOMEM ? -EAGAIN : -EFAULT;
+}
+
+/* Page by page: what is there need not be there at the same time. */
+static int mic_fault_in(const struct mic_fault *fault)
+{
+	unsigned int flags = fault->write ? FOLL_WRITE : 0;
+	struct page *page;
+	int locked;
+	long got;
+	u32 i;
+
+	for (i = 0; i < fault->npages; i++) {
+		mmap_read_lock(fault->mm);
+		locked = 1;
+		got = mic_pin_user_pages_remote(fault->mm, fault->va +
+						(u64)i * PAGE_SIZE, 1, flags,
+						&page, &locked);
+		if (locked)
+			mmap_read_unlock(fault->mm);
+		if (got < 0)
+			return mic_pin_error(got);
+		if (got)
+			unpin_user_page(page);
+		cond_resched();
+	}
+	return 0;
+}
+
+static void mic_fault_work(struct work_struct *work)
+{
+	struct mic_fault *fault = container_of(work, struct mic_fault, work);
+
+	fault->err = -EFAULT;
+	if (mmget_not_zero(fault->mm)) {
+		fault->err = mic_fault_in(fault);
+		mmput(fault->mm);
+	}
+	fault->when = jiffies;
+	/* the outcome before the flag */
+	smp_store_release(&fault->done, true);
+	mic_fault_put(fault);
+}
+
+static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
+					  struct mm_struct *mm, u64 va,
+					  u32 npages)
+{
+	struct mic_fault *fault;
+
+	fault = kzalloc(sizeof(*fault), GFP_KERNEL);
+	if (!fault)
+		return NULL;
+	INIT_WORK(&fault->work, mic_fault_work);
+	refcount_set(&fault->ref, 2);
+	mmgrab(mm);
+	fault->mm = mm;
+	fault->va = va;
+	fault->npages = npages;
+	fault->write = pin->write;
+	return fault;
+}
+
+/* Take what is done out of the region; false if something is under way. */
+static bool mic_fault_take(struct mic_mr *mr, struct mic_fault **fault)
+{
+	bool free;
+
+	spin_lock(&mr->fault_lock);
+	*fault = mr->fault;
+	/* the flag before the outcome */
+	free = !*fault || smp_load_acquire(&(*fault)->done);
+	if (free)
+		mr->fault = NULL;
+	spin_unlock(&mr->fault_lock);
+	return free;
+}
+
+/* False if somebody else was faster. */
+static bool mic_fault_give(struct mic_mr *mr, struct mic_fault *fault)
+{
+	bool free;
+
+	spin_lock(&mr->fault_lock);
+	free = !mr->fault;
+	if (free)
+		mr->fault = fault;
+	spin_unlock(&mr->fault_lock);
+	return free;
+}
+
+/* What has come of a request for the same pages, as far as it is of use. */
+static int mic_fault_outcome(const struct mic_fault *fault,
+			     const struct mic_pin *pin, u64 va)
+{
+	if (fault->va != va || fault->write != pin->write ||
+	    time_after(jiffies, fault->when + MIC_FAULT_STALE))
+		return -EAGAIN;
+	return fault->err ?: -EAGAIN;
+}
+
+/*
+ * Have a worker bring pages in.
+ *
+ * Return: -EAGAIN, or -EFAULT if that was tried and they are not to be had.
+ */
+static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
+			 u64 va, u32 npages)
+{
+	struct mic_fault *fault;
+	int err = -EAGAIN;
+
+	if (!mic_fault_take(mr, &fault))
+		return err;
+	if (fault) {
+		err = mic_fault_outcome(fault, pin, va);
+		mic_fault_put(fault);
+		if (err != -EAGAIN)
+			return err;
+	}
+	fault = mic_fault_create(pin, mr->mkey.mm, va, npages);
+	if (!fault)
+		return err;
+	if (mic_fault_give(mr, fault)) {
+		queue_work(mic_fault_wq, &fault->work);
+	} else {
+		mic_fault_put(fault);
+		mic_fault_put(fault);
+	}
+	return err;
+}
+
+/* Are its pages made by the kernel alone, or read from swap? */
+static bool mic_vma_is_prompt(struct vm_area_struct *vma)
+{
+	const struct inode *inode;
+
+	if (vma_is_anonymous(vma) || is_vm_hugetlb_page(vma))
+		return true;
+	if (!vma->vm_file)
+		return false;
+	inode = file_inode(vma->vm_file);
+	/* devices' files are in such a file system, too */
+	return S_ISREG(inode->i_mode) && inode->i_sb->s_magic == TMPFS_MAGIC;
+}
+
+/*
+ * Pin the next pages. FOLL_NOWAIT starts what has to be read, and does not wait
+ * for it; but a file system may, so of its pages only those are taken that are
+ * there.
+ *
+ * Return: 0, -EFAULT, or -EAGAIN; *@missing tells then of how many pages some
+ * are not there.
+ */
+static int mic_pin_next(struct mic_pin *pin, struct mm_struct *mm, u64 va,
+			u32 *missing)
+{
+	unsigned int flags = pin->write ? FOLL_WRITE : 0;
+	struct vm_area_struct *vma = vma_lookup(mm, va);
+	bool prompt;
+	long got;
+	u32 n;
+
+	if (!vma)
+		return -EFAULT;
+	n = min_t(u64, pin->win.nblocks - pin->npages,
+		  (vma->vm_end - va) >> PAGE_SHIFT);
+	prompt = mic_vma_is_prompt(vma);
+	flags |= prompt ? FOLL_NOWAIT : FOLL_NOFAULT;
+	got = mic_pin_user_pages_remote(mm, va, n, flags,
+					pin->page + pin->npages, NULL);
+	if (got > 0) {
+		pin->npages += got;
+		return 0;
+	}
+	if (got && (prompt || mic_pin_error(got) == -EAGAIN))
+		return mic_pin_error(got);
+	*missing = n;
+	return -EAGAIN;
+}
+
+static int mic_pin_locked(struct mic_mr *mr, struct mic_pin *pin, u64 va,
+			  u32 *missing)
+{
+	int err = 0;
+
+	while (!err && pin->npages < pin->win.nblocks)
+		err = mic_pin_next(pin, mr->mkey.mm,
+				   va + (u64)pin->npages * PAGE_SIZE, missing);
+	return err;
+}
+
+/**
+ * mic_pin_fill - pin the pages of an access
+ * @mr: region; its key is held by the caller
+ * @pin: with room for the pages; what was pinned is in it, also on failure
+ * @va: address of the first one
+ *
+ * Context: process context; does not wait for the owner of the memory.
+ * Return: 0, -EFAULT or -EAGAIN.
+ */
+int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va)
+{
+	struct mm_struct *mm = mr->mkey.mm;
+	u32 missing = 0;
+	int err = -EAGAIN;
+
+	if (!mmget_not_zero(mm))
+		return -EFAULT;
+	if (mmap_read_trylock(mm)) {
+		err = mic_pin_locked(mr, pin, va, &missing);
+		mmap_read_unlock(mm);
+	}
+	mmput_async(mm);
+	if (!missing)
+		return err;
+	return mic_fault_ask(mr, pin, va + (u64)pin->npages * PAGE_SIZE,
+			     missing);
+}
+
+/**
+ * mic_fault_forget - a region wants no more pages
+ * @mr: region whose key is unknown by now
+ *
+ * A worker that is waiting for some goes on, and on nobody's behalf.
+ */
+void mic_fault_forget(struct mic_mr *mr)
+{
+	if (mr->fault)
+		mic_fault_put(mr->fault);
+	mr->fault = NULL;
+}
+
+/**
+ * mic_fault_init - prepare the workers
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int mic_fault_init(void)
+{
+	mic_fault_wq = alloc_workqueue("mic_fault", WQ_UNBOUND, 0);
+	return mic_fault_wq ? 0 : -ENOMEM;
+}
+
+/**
+ * mic_fault_exit - wait for the workers
+ */
+void mic_fault_exit(void)
+{
+	destroy_workqueue(mic_fault_wq);
+}
