@@ -155,6 +155,18 @@ bool scif_link_reached(struct scif_link *link)
 	return false;
 }
 
+/*
+ * rdma_get_cm_event() modifies the queue pair of an id that the peer has just
+ * answered, so it must not go meanwhile.
+ */
+static void close_cm_pair(struct rdma_cm_id *id)
+{
+	pthread_mutex_lock(&scif_process.cm_lock);
+	if (id->qp)
+		rdma_destroy_qp(id);
+	pthread_mutex_unlock(&scif_process.cm_lock);
+}
+
 /* Works for what scif_link_open() left when it failed, too. */
 void scif_link_close(struct scif_link *link)
 {
@@ -162,8 +174,8 @@ void scif_link_close(struct scif_link *link)
 		scif_direct(link->dev)->unmap(link->window);
 	if (link->rma_qp)
 		ibv_destroy_qp(link->rma_qp);
-	if (link->id && link->id->qp)
-		rdma_destroy_qp(link->id);
+	if (link->id)
+		close_cm_pair(link->id);
 	if (link->tx_cq)
 		ibv_destroy_cq(link->tx_cq);
 	if (link->rx_cq)

@@ -32,6 +32,7 @@ enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
 
 struct scif_process scif_process = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.cm_lock = PTHREAD_MUTEX_INITIALIZER,
 	.epoll = -1,
 	.epoll_cm = -1,
 	.kick = -1,
@@ -139,8 +140,12 @@ static void handle_cm_event(void)
 	enum rdma_cm_event_type type;
 	struct scif_endpoint *ep, *heir = NULL;
 	bool keep = true;
+	int ret;
 
-	if (rdma_get_cm_event(scif_process.cm, &event))
+	pthread_mutex_lock(&scif_process.cm_lock);
+	ret = rdma_get_cm_event(scif_process.cm, &event);
+	pthread_mutex_unlock(&scif_process.cm_lock);
+	if (ret)
 		return;
 	id = event->id;
 	type = event->event;
@@ -327,6 +332,7 @@ static void forget(void)
 	atomic_store(&scif_process.connecting, 0);
 	atomic_store(&scif_process.mapped, 0);
 	pthread_mutex_init(&scif_process.lock, NULL);
+	pthread_mutex_init(&scif_process.cm_lock, NULL);
 	scif_table_abandon(null);
 	close(null);
 }
