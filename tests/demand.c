@@ -49,17 +49,6 @@ static void fill(struct setup *setup)
 	memset(setup->a_mem.addr, FILL_BYTE, LONG_BYTES);
 }
 
-static bool all_are(const uint8_t *bytes, size_t length, uint8_t value)
-{
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		if (bytes[i] != value)
-			return check(false, "byte %zu is 0x%02x, not 0x%02x", i,
-				     bytes[i], value);
-	return true;
-}
-
 static bool succeeds(enum ibv_wc_status status)
 {
 	return check(!status, "the status is %s", ibv_wc_status_str(status));

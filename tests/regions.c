@@ -31,17 +31,6 @@ static void fill(struct setup *setup)
 	memset(setup->b_mem.addr, FILL_BYTE, REGION_BYTES);
 }
 
-static bool all_are(const uint8_t *bytes, size_t length, uint8_t value)
-{
-	size_t i;
-
-	for (i = 0; i < length; i++)
-		if (bytes[i] != value)
-			return check(false, "byte %zu is 0x%02x, not 0x%02x", i,
-				     bytes[i], value);
-	return true;
-}
-
 /* From a's list to or from @offset of b's memory. */
 static enum ibv_wc_status access_b(struct stage *stage,
 				   enum ibv_wr_opcode opcode,

@@ -18,7 +18,7 @@
 
 enum {
 	PAGE = 4096,
-	BYTES = 1 << 20,
+	BYTES = COUPLE_BYTES,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
 	FIXED = SCIF_MAP_FIXED,
 	SYNC = SCIF_RMA_SYNC
@@ -27,30 +27,6 @@ enum {
 /* Where no kernel, and no sanitizer, puts anything by itself. */
 #define NOWHERE ((uint8_t *)0x200000000000)
 #define PLACE ((uint8_t *)0x10000000)
-
-/* A connection with a window of BYTES on each side, at 0. */
-struct couple {
-	int own;
-	int other;
-	uint8_t *mem;
-};
-
-static struct couple begin(void)
-{
-	struct couple couple = { .mem = fresh_pages(BYTES) };
-
-	connect_pair(&couple.own, &couple.other);
-	if (scif_register(couple.own, couple.mem, BYTES, 0, RW, FIXED) ||
-	    peer_register(couple.other, 0, BYTES, 0, RW, FIXED))
-		bail("register: %s", strerror(errno));
-	return couple;
-}
-
-static void end(struct couple *couple)
-{
-	close_pair(couple->own, couple->other);
-	munmap(couple->mem, BYTES);
-}
 
 /* Does the connection still carry messages and copies? */
 static bool works(struct couple *couple)
@@ -64,7 +40,7 @@ static bool works(struct couple *couple)
 
 static bool order_of_checks(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int epd = scif_open();
 	bool ok;
 
@@ -79,13 +55,13 @@ static bool order_of_checks(void)
 		   "the remote window") &&
 	     ok;
 	scif_close(epd);
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
 static bool length_zero(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	bool ok = fails(scif_readfrom(couple.own, 0, 0, 0, 0), EINVAL, "r") &&
 		  fails(scif_writeto(couple.own, 0, 0, 0, 0), EINVAL, "w") &&
 		  fails(scif_vreadfrom(couple.own, couple.mem, 0, 0, 0), EINVAL,
@@ -93,13 +69,13 @@ static bool length_zero(void)
 		  fails(scif_vwriteto(couple.own, couple.mem, 0, 0, 0), EINVAL,
 			"vw");
 
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
 static bool out_of_range(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int own = couple.own;
 	bool ok;
 
@@ -111,7 +87,7 @@ static bool out_of_range(void)
 	     fails(scif_vreadfrom(own, couple.mem, 8, INT64_MAX - 2, 0), ENXIO,
 		   "far") &&
 	     works(&couple);
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
@@ -119,7 +95,7 @@ static bool out_of_range(void)
 static bool adjacent(void)
 {
 	uint8_t *mem = fresh_pages(8 * PAGE), bytes[8 * PAGE];
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	off_t base = 4 * BYTES;
 	int i, own = couple.own;
 	bool ok = true;
@@ -148,14 +124,14 @@ static bool adjacent(void)
 	ok = fails(scif_readfrom(own, base, 8 * PAGE, base, 0), ENXIO,
 		   "a hole") &&
 	     works(&couple) && ok;
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, 8 * PAGE);
 	return ok;
 }
 
 static bool protection(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	uint8_t *mem = fresh_pages(3 * PAGE);
 	off_t r = 2 * BYTES, w = r + PAGE, none = w + PAGE;
 	int own = couple.own;
@@ -181,14 +157,14 @@ static bool protection(void)
 	     succeeds(scif_writeto(own, r, 8, 0, SYNC), 0, "from own R") &&
 	     succeeds(scif_readfrom(own, w, 8, 0, SYNC), 0, "to own W") &&
 	     works(&couple);
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, 3 * PAGE);
 	return ok;
 }
 
 static bool bad_memory(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	uint8_t *hole = NOWHERE, *mem;
 	int own = couple.own;
 	size_t length;
@@ -213,7 +189,7 @@ static bool bad_memory(void)
 		     ok;
 	}
 	ok = works(&couple) && ok;
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, BYTES);
 	return ok;
 }
@@ -221,7 +197,7 @@ static bool bad_memory(void)
 static bool memory_sizes(void)
 {
 	static const size_t sizes[] = { 1, 63, 4096, 131071, 131073, 999999 };
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	uint8_t *mem = fresh_pages(BYTES);
 	unsigned int i, round;
 	bool ok = true;
@@ -253,7 +229,7 @@ static bool memory_sizes(void)
 		mem = mmap(mem, BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	}
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, BYTES);
 	return ok;
 }
@@ -298,7 +274,7 @@ static bool refuses(struct couple *couple, uint8_t *mem, size_t length,
 static bool changed_memory(size_t length)
 {
 	uint8_t *mem = map_at(PLACE, PROT_READ | PROT_WRITE);
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	bool ok;
 
 	memcpy(mem, pattern_bytes(1, LARGE), LARGE);
@@ -324,7 +300,7 @@ static bool changed_memory(size_t length)
 	memcpy(mem, pattern_bytes(3, LARGE), LARGE);
 	ok = carries(&couple, mem, length, "mapped again") && works(&couple) &&
 	     ok;
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, LARGE);
 	return ok;
 }
@@ -337,7 +313,7 @@ static bool kept_memory(void)
 /* More pieces of memory than the library keeps, in turn, and overlapping. */
 static bool much_memory(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	uint8_t *mem = fresh_pages(BYTES);
 	unsigned int i;
 	bool ok = true;
@@ -347,7 +323,7 @@ static bool much_memory(void)
 		ok = carries(&couple, mem + i % 50 * 2 * PAGE + i,
 			     i % 7 * PAGE + 1, "one of many");
 	ok = works(&couple) && ok;
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, BYTES);
 	return ok;
 }
@@ -359,7 +335,7 @@ static bool much_memory(void)
 static bool unmapped_window(void)
 {
 	uint8_t *mem = map_at(PLACE, PROT_READ | PROT_WRITE), *now;
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int own = couple.own;
 	off_t at = 2 * BYTES;
 	uint64_t word = 0;
@@ -396,7 +372,7 @@ static bool unmapped_window(void)
 			   LARGE - 16),
 		   "the pages have what was copied") &&
 	     works(&couple) && ok;
-	end(&couple);
+	couple_end(&couple);
 	munmap(now, LARGE);
 	return ok;
 }
@@ -426,7 +402,7 @@ static void *copy_always(void *argument)
 
 static bool unregister_in_use(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	struct copier copier = { .couple = &couple };
 	pthread_t thread;
 	bool ok = true;
@@ -447,13 +423,13 @@ static bool unregister_in_use(void)
 		   "%u copies, %u refused, %u other errors", copier.good,
 		   copier.refused, copier.other) &&
 	     works(&couple) && ok;
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
 static bool asynchronous(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	uint8_t bytes[PAGE];
 	int i, mark;
 	bool ok = true;
@@ -474,7 +450,7 @@ static bool asynchronous(void)
 	peer_peek(64 * 199, bytes, 64);
 	ok = check(!memcmp(bytes, couple.mem + 64 * 199, 64), "bytes 199") &&
 	     ok;
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 

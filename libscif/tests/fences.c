@@ -16,7 +16,7 @@
 
 enum {
 	PAGE = 4096,
-	BYTES = 1 << 20,
+	BYTES = COUPLE_BYTES,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
 	FIXED = SCIF_MAP_FIXED,
 	SELF = SCIF_FENCE_INIT_SELF,
@@ -24,29 +24,6 @@ enum {
 	LOCAL = SCIF_SIGNAL_LOCAL,
 	REMOTE = SCIF_SIGNAL_REMOTE
 };
-
-struct couple {
-	int own;
-	int other;
-	uint8_t *mem;
-};
-
-static struct couple begin(void)
-{
-	struct couple couple = { .mem = fresh_pages(BYTES) };
-
-	connect_pair(&couple.own, &couple.other);
-	if (scif_register(couple.own, couple.mem, BYTES, 0, RW, FIXED) ||
-	    peer_register(couple.other, 0, BYTES, 0, RW, FIXED))
-		bail("register: %s", strerror(errno));
-	return couple;
-}
-
-static void end(struct couple *couple)
-{
-	close_pair(couple->own, couple->other);
-	munmap(couple->mem, BYTES);
-}
 
 /* Until @word has @value. */
 static bool becomes(volatile uint64_t *word, uint64_t value, const char *what)
@@ -75,7 +52,7 @@ static bool peer_becomes(int64_t place, uint64_t value, const char *what)
 
 static bool arguments(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int epd = scif_open(), mark, own = couple.own;
 	bool ok;
 
@@ -100,14 +77,14 @@ static bool arguments(void)
 	     succeeds(scif_fence_signal(own, 4, 1, 7, 2, SELF | LOCAL), 0,
 		      "what is not asked for is not looked at");
 	scif_close(epd);
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
 static bool signal_windows(void)
 {
 	uint8_t *mem = fresh_pages(PAGE);
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int own = couple.own;
 	off_t r = 2 * BYTES;
 	bool ok;
@@ -128,7 +105,7 @@ static bool signal_windows(void)
 		   "local, by the peer") &&
 	     fails(scif_fence_signal(own, 0, 1, r, 1, PEER | REMOTE), EACCES,
 		   "remote, by the peer");
-	end(&couple);
+	couple_end(&couple);
 	munmap(mem, PAGE);
 	return ok;
 }
@@ -136,7 +113,7 @@ static bool signal_windows(void)
 /* The values come, at 4-byte places too, and behind the copies. */
 static bool signal_values(int who)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	volatile uint64_t *word = (uint64_t *)(couple.mem + 16);
 	volatile uint64_t *odd = (uint64_t *)(couple.mem + 36);
 	int own = couple.own, i;
@@ -167,7 +144,7 @@ static bool signal_values(int who)
 		ok = check(last == i * 0x0101010101010101ULL, "last bytes") &&
 		     ok;
 	}
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
@@ -184,7 +161,7 @@ static bool signal_peer(void)
 /* The peer's copies are done when the mark is. */
 static bool peer_marks(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	struct peer_call call = { .op = PEER_WRITETO,
 				  .epd = couple.other,
 				  .length = BYTES };
@@ -202,13 +179,13 @@ static bool peer_marks(void)
 		     check(!memcmp(couple.mem + BYTES - 65536, bytes, 65536),
 			   "bytes of round %d", i);
 	}
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 
 static bool unknown_marks(void)
 {
-	struct couple couple = begin();
+	struct couple couple = couple_begin();
 	int own = couple.own, mark, peer_mark;
 	bool ok;
 
@@ -223,7 +200,7 @@ static bool unknown_marks(void)
 	     succeeds(scif_fence_wait(own, mark), 0, "known") &&
 	     succeeds(scif_fence_wait(own, mark), 0, "known, again") &&
 	     succeeds(scif_fence_wait(own, peer_mark), 0, "known, peer's");
-	end(&couple);
+	couple_end(&couple);
 	return ok;
 }
 

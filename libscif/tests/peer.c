@@ -370,6 +370,25 @@ void close_pair(int own, int other)
 	peer_op_epd(PEER_CLOSE, other);
 }
 
+struct couple couple_begin(void)
+{
+	const int rw = SCIF_PROT_READ | SCIF_PROT_WRITE;
+	struct couple couple = { .mem = fresh_pages(COUPLE_BYTES) };
+
+	connect_pair(&couple.own, &couple.other);
+	if (scif_register(couple.own, couple.mem, COUPLE_BYTES, 0, rw,
+			  SCIF_MAP_FIXED) ||
+	    peer_register(couple.other, 0, COUPLE_BYTES, 0, rw, SCIF_MAP_FIXED))
+		bail("register: %s", strerror(errno));
+	return couple;
+}
+
+void couple_end(struct couple *couple)
+{
+	close_pair(couple->own, couple->other);
+	munmap(couple->mem, COUPLE_BYTES);
+}
+
 bool fails(int64_t ret, int error, const char *what)
 {
 	int err = errno;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <scif.h>
 
-enum { PEER_DATA = 16384, PEER_ARENA = 8 << 20 };
+enum { PEER_DATA = 16384, PEER_ARENA = 8 << 20, COUPLE_BYTES = 1 << 20 };
 
 enum peer_op {
 	PEER_OPEN,
@@ -93,6 +93,16 @@ void peer_peek(int64_t place, void *bytes, uint64_t length);
 
 /* This process's memory to register: zeroed pages, for each call others. */
 uint8_t *fresh_pages(size_t length);
+
+/* A connection with a window of COUPLE_BYTES on each side, at 0. */
+struct couple {
+	int own;
+	int other;
+	uint8_t *mem; /* what the own window shows */
+};
+
+struct couple couple_begin(void);
+void couple_end(struct couple *couple);
 
 /* Does @ret say failure with @error? With a remark if not. */
 bool fails(int64_t ret, int error, const char *what);

@@ -154,6 +154,17 @@ void region_destroy(struct region *region)
 	memset(region, 0, sizeof(*region));
 }
 
+bool all_are(const uint8_t *bytes, size_t length, uint8_t value)
+{
+	size_t i;
+
+	for (i = 0; i < length; i++)
+		if (bytes[i] != value)
+			return check(false, "byte %zu is 0x%02x, not 0x%02x", i,
+				     bytes[i], value);
+	return true;
+}
+
 struct ibv_sge region_sge(const struct region *region, size_t offset,
 			  uint32_t length)
 {

@@ -49,6 +49,9 @@ void region_create(struct region *region, struct ibv_pd *pd, size_t length);
 
 void region_destroy(struct region *region);
 
+/* Is each of the bytes @value? With a remark if not. */
+bool all_are(const uint8_t *bytes, size_t length, uint8_t value);
+
 /* An SGE for @length bytes at @offset. */
 struct ibv_sge region_sge(const struct region *region, size_t offset,
 			  uint32_t length);
