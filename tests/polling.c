@@ -4,9 +4,11 @@
  * polls send queues likes to wait, or longer: each request is carried out, in
  * order, though nobody may have rung the doorbell for it.
  *
- * usage: polling [--device NAME] [--peer NAME] MILLISECONDS PAUSE-US [PAIRS]
+ * usage: polling [--device NAME] [--peer NAME] MILLISECONDS PAUSE-US [PAIRS
+ *	[modify]]
  *
- * The pauses are of a random length up to PAUSE-US.
+ * The pauses are of a random length up to PAUSE-US. With "modify" the queue pairs
+ * are modified all the time, too, which ends the polling until they ring again.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -25,6 +27,7 @@ enum { MAX_PAIRS = 16, BYTES = 64, SLOT = 4096, LIST = 3, LEAST_ROUNDS = 30 };
 
 static struct setup setup;
 static unsigned int duration, pause_us;
+static bool modify;
 
 struct pair {
 	struct endpoint a;
@@ -97,6 +100,20 @@ static bool post_list(struct pair *pair)
 	return cq_expect(pair->b.recv_cq, 77, IBV_WC_SUCCESS);
 }
 
+/* In RTS nothing but what it permits others changes. */
+static void modify_one(struct pair *pair)
+{
+	struct endpoint *one = pair->rounds % 3 ? &pair->a : &pair->b;
+	struct ibv_qp_attr attr = {
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ,
+	};
+	int err = ibv_modify_qp(one->qp, &attr, IBV_QP_ACCESS_FLAGS);
+
+	if (!check(!err, "ibv_modify_qp returns %d", err))
+		pair->ok = false;
+}
+
 static void *run(void *argument)
 {
 	struct pair *pair = argument;
@@ -109,6 +126,8 @@ static void *run(void *argument)
 				   send_one(pair, pair->rounds % 2);
 		pair->rounds++;
 		pause_randomly(pair);
+		if (modify)
+			modify_one(pair);
 	}
 	return NULL;
 }
@@ -130,12 +149,13 @@ int main(int argc, char **argv)
 
 	setup_open(&setup, &argc, argv, (size_t)MAX_PAIRS * SLOT);
 	if (argc < 3)
-		bail("usage: polling MILLISECONDS PAUSE-US [PAIRS]");
+		bail("usage: polling MILLISECONDS PAUSE-US [PAIRS [modify]]");
 	duration = atoi(argv[1]);
 	pause_us = atoi(argv[2]);
 	n = argc > 3 ? atoi(argv[3]) : 1;
 	if (!n || n > MAX_PAIRS)
 		bail("1 to %d pairs", MAX_PAIRS);
+	modify = argc > 4 && !strcmp(argv[4], "modify");
 	for (i = 0; i < n; i++)
 		open_pair(&pairs[i], i);
 	for (i = 0; i < n; i++)

@@ -49,7 +49,8 @@ void mic_qp_kick(struct mic_qp *qp);
 void mic_qp_kick_deferred(struct mic_qp *qp);
 void mic_qp_work(struct work_struct *work);
 void mic_qp_lock(struct mic_qp *qp);
-void mic_qp_unlock(struct mic_qp *qp);
+void mic_qp_unlock(struct mic_qp *qp, bool now);
+void mic_qp_news(struct mic_qp *qp);
 enum hrtimer_restart mic_req_timeout(struct hrtimer *timer);
 
 /* requester.c: the send queue */
@@ -128,6 +129,7 @@ void mic_recv_complete(struct mic_qp *qp, struct mic_cqe *cqe,
 		       bool solicited);
 
 /* flush.c: queues in error */
+void mic_qp_enter_error(struct mic_qp *qp);
 void mic_qp_error(struct mic_qp *qp);
 enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget);
 enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget);

@@ -9,20 +9,29 @@
 #include "trace.h"
 
 /**
- * mic_qp_error - a QP enters the error state
- * @qp: queue pair; the caller holds one of its two locks
+ * mic_qp_enter_error - a QP enters the error state, and somebody flushes it
+ * @qp: queue pair; the caller holds one of its two locks, and sees to it that
+ *	the engine runs
  *
- * Windows that hang on the queue pair are gone on return; the worker flushes
- * the queues. From now on the receive queue asks for a
- * doorbell too, so that what is posted later is flushed as well.
+ * Windows that hang on the queue pair are gone on return. From now on the receive
+ * queue asks for a doorbell too, so that what is posted later is flushed as well.
  */
-void mic_qp_error(struct mic_qp *qp)
+void mic_qp_enter_error(struct mic_qp *qp)
 {
 	trace_mic_qp_error(qp, qp->state, IB_QPS_ERR);
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	if (qp->resp.ring.ctl)
 		WRITE_ONCE(qp->resp.ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	mic_imports_revoke_qp(qp);
+}
+
+/**
+ * mic_qp_error - a QP enters the error state, and the worker flushes it
+ * @qp: queue pair; the caller holds one of its two locks
+ */
+void mic_qp_error(struct mic_qp *qp)
+{
+	mic_qp_enter_error(qp);
 	mic_qp_kick_deferred(qp);
 }
 

@@ -159,12 +159,15 @@ void mic_poll_add(struct mic_qp *qp)
 
 /**
  * mic_poll_del - poll a QP no more
- * @qp: queue pair; the caller has a reference, and kicks it afterwards unless
- *	it is going away
+ * @qp: queue pair; the caller has a reference, and kicks it afterwards if it was
+ *	polled, unless it is going away
  *
  * Context: process context; the queue pair's locks may be held.
+ *
+ * Return: whether it was polled. Who posts does not ring then until the engine
+ * has run again.
  */
-void mic_poll_del(struct mic_qp *qp)
+bool mic_poll_del(struct mic_qp *qp)
 {
 	struct mic_poller *poller = &qp->dev->poller;
 	bool polled;
@@ -176,6 +179,7 @@ void mic_poll_del(struct mic_qp *qp)
 	spin_unlock(&poller->lock);
 	if (polled)
 		mic_qp_put(qp);
+	return polled;
 }
 
 /**

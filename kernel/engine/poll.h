@@ -33,6 +33,6 @@ struct mic_poller {
 int mic_poller_start(struct mic_dev *dev);
 void mic_poller_stop(struct mic_dev *dev);
 void mic_poll_add(struct mic_qp *qp);
-void mic_poll_del(struct mic_qp *qp);
+bool mic_poll_del(struct mic_qp *qp);
 
 #endif /* MIC_POLL_H */

@@ -97,14 +97,30 @@ void mic_qp_lock(struct mic_qp *qp)
 /**
  * mic_qp_unlock - let the engine run again
  * @qp: queue pair
- *
- * What arrived meanwhile goes to the worker.
+ * @now: the caller does what arrived meanwhile and what mic_qp_news() told of;
+ *	otherwise the worker does
  */
-void mic_qp_unlock(struct mic_qp *qp)
+void mic_qp_unlock(struct mic_qp *qp, bool now)
 {
 	mutex_unlock(&qp->resp.lock);
 	mutex_unlock(&qp->req.lock);
-	mic_qp_kick_deferred(qp);
+	smp_mb();	/* unlock, then look at the bit */
+	if (!test_bit(MIC_REQ_PENDING, &qp->req.flags))
+		return;
+	if (now)
+		mic_qp_kick(qp);
+	else
+		mic_qp_kick_deferred(qp);
+}
+
+/**
+ * mic_qp_news - there is news for a QP: act on it when it is unlocked
+ * @qp: queue pair; the caller holds its locks
+ */
+void mic_qp_news(struct mic_qp *qp)
+{
+	lockdep_assert_held(&qp->req.lock);
+	set_bit(MIC_REQ_PENDING, &qp->req.flags);
 }
 
 /* A retry interval is over. */

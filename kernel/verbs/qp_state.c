@@ -129,7 +129,7 @@ static void mic_qp_set_state(struct mic_qp *qp, const struct ib_qp_attr *attr,
 		mic_qp_reset(qp);
 		break;
 	case IB_QPS_ERR:
-		mic_qp_error(qp);
+		mic_qp_enter_error(qp);
 		break;
 	case IB_QPS_SQD:
 		qp->attr.sq_draining = 1;
@@ -144,12 +144,25 @@ static void mic_qp_set_state(struct mic_qp *qp, const struct ib_qp_attr *attr,
 	}
 }
 
+/*
+ * Is there anything for the engine to do that has waited for another state or
+ * path? Most changes are made before the first request.
+ */
+static bool mic_qp_has_work(const struct mic_qp *qp)
+{
+	if (qp->state == IB_QPS_SQD || qp->state == IB_QPS_ERR ||
+	    qp->req.active)
+		return true;
+	return qp->req.ring.ctl && mic_ring_pending(&qp->req.ring);
+}
+
 static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 			     int mask)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
 	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	bool was_polled;
 	int err;
 
 	/* the state may have become an error since the caller looked */
@@ -162,10 +175,12 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 		return err;
 	mic_qp_set_attr(qp, attr, mask);
 	mic_qp_set_state(qp, attr, mask);
-	/* until its doorbell rings again; mic_qp_unlock() kicks it */
-	mic_poll_del(qp);
+	/* until its doorbell rings again, which it does when the engine has run */
+	was_polled = mic_poll_del(qp);
 	/* what was granted with the old attributes is asked for again */
 	mic_imports_revoke_qp(qp);
+	if (was_polled || mic_qp_has_work(qp))
+		mic_qp_news(qp);
 	return 0;
 }
 
@@ -181,7 +196,8 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->modify_lock);
 	mic_qp_lock(qp);
 	err = mic_modify_locked(qp, attr, mask);
-	mic_qp_unlock(qp);
+	/* a handler of the kernel may want a lock that the caller holds */
+	mic_qp_unlock(qp, qp->user);
 	mutex_unlock(&qp->modify_lock);
 	return err;
 }
@@ -203,7 +219,7 @@ int mic_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	attr->sq_psn = qp->req.psn;
 	attr->sq_draining = qp->state == IB_QPS_SQD && qp->attr.sq_draining;
 	attr->cap = qp->cap;
-	mic_qp_unlock(qp);
+	mic_qp_unlock(qp, false);
 	mutex_unlock(&qp->modify_lock);
 
 	init->qp_context = ibqp->qp_context;

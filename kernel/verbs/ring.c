@@ -45,6 +45,19 @@ static int mic_buf_alloc_pages(struct mic_buf *buf)
 	return 0;
 }
 
+/* A page alone has an address already; small queues are made and gone fast. */
+static void *mic_buf_map(const struct mic_buf *buf)
+{
+	return buf->npages == 1 ? page_address(buf->page[0]) :
+		vmap(buf->page, buf->npages, VM_MAP, PAGE_KERNEL);
+}
+
+static void mic_buf_unmap(const struct mic_buf *buf)
+{
+	if (buf->npages > 1)
+		vunmap(buf->va);
+}
+
 /**
  * mic_buf_create - allocate memory for a queue
  * @uctx: user context that will map it, or NULL
@@ -67,7 +80,7 @@ struct mic_buf *mic_buf_create(struct mic_uctx *uctx, size_t size)
 	err = mic_buf_alloc_pages(buf);
 	if (err)
 		goto err_free;
-	buf->va = vmap(buf->page, buf->npages, VM_MAP, PAGE_KERNEL);
+	buf->va = mic_buf_map(buf);
 	if (!buf->va) {
 		err = -ENOMEM;
 		goto err_pages;
@@ -80,7 +93,7 @@ struct mic_buf *mic_buf_create(struct mic_uctx *uctx, size_t size)
 	return buf;
 
 err_vmap:
-	vunmap(buf->va);
+	mic_buf_unmap(buf);
 err_pages:
 	mic_buf_free_pages(buf);
 err_free:
@@ -98,7 +111,7 @@ void mic_buf_destroy(struct mic_buf *buf)
 {
 	if (buf->uctx)
 		mic_uctx_del_buf(buf->uctx, buf);
-	vunmap(buf->va);
+	mic_buf_unmap(buf);
 	mic_buf_free_pages(buf);
 	kfree(buf);
 }
