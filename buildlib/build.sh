@@ -57,7 +57,10 @@ need_packages rsync python3 cmake ninja-build build-essential pkg-config \
 kernel_select "$kernel"
 mkdir -p "$BUILD"
 exec 9>"$BUILD/.lock"
-flock 9
+flock -n 9 || {
+	say "another build is running here; waiting for it"
+	flock 9
+}
 build_modules
 build_user
 flock -u 9

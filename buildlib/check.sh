@@ -69,6 +69,8 @@ need_packages git shellcheck clang clang-format clang-tidy cppcheck sparse \
 kernel_select 6.1
 mkdir -p "$BUILD/check-logs"
 cd "$TREE"
+git ls-files >/dev/null ||
+	die "git does not list this tree's files" "check a clone of one's own"
 failures=()
 for check in "${checks[@]}"; do
 	run_check "$check"

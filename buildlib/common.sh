@@ -71,7 +71,8 @@ need_packages() {
 
 # step LABEL COMMAND...: run a command that takes a while. Its output goes
 # to a log; what is seen is the label and the seconds. On failure the end
-# of the log is shown and the script ends.
+# of the log is shown and the script ends. A command in the background ignores
+# Ctrl-C unless told otherwise, and would go on alone.
 step() {
 	local label=$1 log start shown=0 now pid status=0
 
@@ -79,7 +80,10 @@ step() {
 	mkdir -p "$BUILD/logs"
 	log=$(mktemp "$BUILD/logs/step-XXXXXX")
 	start=$SECONDS
-	"$@" >"$log" 2>&1 </dev/null &
+	(
+		trap - INT
+		"$@"
+	) >"$log" 2>&1 </dev/null &
 	pid=$!
 	while kill -0 "$pid" 2>/dev/null; do
 		now=$((SECONDS - start))

@@ -48,7 +48,10 @@ build_debug_kernel() {
 	mkdir -p "$dir"
 	exec 8>"$dir/lock"
 	flock 8
-	[ ! -e "$dir/complete" ] || return 0
+	if [ -e "$dir/complete" ]; then
+		exec 8>&-
+		return 0
+	fi
 	if [ ! -e "$dir/src" ]; then
 		step "unpacking $unpacked" \
 			tar -C "$dir" -xf /usr/src/$unpacked.tar.xz

@@ -83,8 +83,19 @@ is_wanted() {
 	[ "$set" = full ] || [ "$(header "$2" set default)" = default ]
 }
 
+# names_some PATTERN: it matches a test that will run.
+names_some() {
+	local name
+
+	for name in "${names[@]}"; do
+		# shellcheck disable=SC2053 # A pattern.
+		[[ $name != $1 ]] || return 0
+	done
+	return 1
+}
+
 collect_tests() {
-	local dir file name packages=()
+	local dir file name pattern packages=()
 
 	for dir in "${test_dirs[@]}"; do
 		for file in "$dir"/*.test; do
@@ -99,8 +110,14 @@ collect_tests() {
 			packages+=("${words[@]}")
 		done
 	done
-	[ ${#names[@]} -gt 0 ] || [ ${#patterns[@]} -eq 0 ] ||
-		die "no test is called ${patterns[*]}" "see ./run test --list full"
+	[ ${#names[@]} -gt 0 ] || [ ${#patterns[@]} -gt 0 ] ||
+		die "there are no tests in ${test_dirs[*]}" \
+			"are they executable, as in a clone?"
+	for pattern in "${patterns[@]}"; do
+		names_some "$pattern" ||
+			die "no test is called $pattern" \
+				"see ./run test --list full"
+	done
 	[ -n "$list" ] || [ ${#packages[@]} -eq 0 ] ||
 		need_packages "${packages[@]}"
 }

@@ -66,14 +66,14 @@ judge_hang() {
 	fi
 }
 
-# judge_node K: the same for another node. One that a test has ended has only
-# its console to tell.
+# judge_node K: the same for another node. Of one that a test has ended, also
+# what it said before, which only its console has.
 judge_node() {
 	local run_dir=$run_dir/node-$1 before=${#faults[@]}
 
-	if [ -e "$run_dir/killed" ] && [ ! -e "$run_dir/reports" ]; then
-		cp "$run_dir/console" "$run_dir/dmesg"
-		scan_log "$run_dir/dmesg" >"$run_dir/reports" || true
+	if [ -e "$run_dir/killed" ]; then
+		cat "$run_dir/console" >>"$run_dir/dmesg"
+		scan_log "$run_dir/console" >>"$run_dir/reports" || true
 	fi
 	judge_end
 	judge_log

@@ -8,8 +8,8 @@ host_pid='' sockets=''
 
 check_nodes() {
 	case $nodes in
-	[1-9] | 1[0-6]) ;;
-	*) die "--nodes $nodes is no number of nodes" "give 1 to 16" ;;
+	[1-8]) ;;
+	*) die "--nodes $nodes is no number of nodes" "give 1 to 8" ;;
 	esac
 	if [ "$nodes" -eq 1 ]; then
 		mem=${mem:-4G} cpus=${cpus:-2}
@@ -44,7 +44,8 @@ start_nodes() {
 		write_config "$i" "$run_dir/node-$i" >"$run_dir/node-$i/config"
 		vm_words "$i" "$run_dir/node-$i"
 		printf '%s\0' "${words[@]}" \
-			-serial "file:$run_dir/node-$i/console" \
+			-chardev "file,id=console,path=$run_dir/node-$i/console,append=on" \
+			-serial chardev:console \
 			>"$run_dir/node-$i/argv"
 	done
 	MIC_SLOW=$slow python3 "$TREE/buildlib/nodes/host.py" "$sockets" \
