@@ -25,7 +25,8 @@
 # changed them.
 #
 # A skip is a failure unless the file expected-skips beside it says so in
-# a line "TEST/CASE  REASON" (patterns). Logs: build/test-logs/NAME.log
+# a line "TEST/CASE  REASON" (patterns); "@debug " or "@!debug " before it: only
+# on that kernel, or on the others. Logs: build/test-logs/NAME.log
 # ---
 set -eu
 
@@ -157,6 +158,7 @@ run_vm_tests() {
 	todo=("$@")
 	read -r -a options <<<"$options ${kernel:+--kernel $kernel}"
 	kernel_name=$(group_kernel "${options[@]}")
+	tap_kernel=$kernel_name
 	[[ " ${options[*]} " == *" --no-modules "* ]] ||
 		"$TREE/buildlib/build.sh" --kernel "$kernel_name"
 	while [ ${#todo[@]} -gt 0 ]; do
