@@ -147,5 +147,5 @@ static void calls(struct random_state *random, unsigned int steps)
 
 int main(int argc, char **argv)
 {
-	return fuzz_run(argc, argv, calls, 20000);
+	return fuzz_run(argc, argv, calls, 20000, FUZZ_MAY_CRASH);
 }

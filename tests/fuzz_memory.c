@@ -160,5 +160,6 @@ static void chaos(struct random_state *random, unsigned int steps)
 
 int main(int argc, char **argv)
 {
-	return fuzz_run(argc, argv, chaos, 4000);
+	return fuzz_run(argc, argv, chaos, 4000,
+			FUZZ_MAY_CRASH | FUZZ_MAY_HANG);
 }

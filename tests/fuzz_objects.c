@@ -241,5 +241,5 @@ static void objects(struct random_state *random, unsigned int steps)
 
 int main(int argc, char **argv)
 {
-	return fuzz_run(argc, argv, objects, 4000);
+	return fuzz_run(argc, argv, objects, 4000, FUZZ_ENDS);
 }

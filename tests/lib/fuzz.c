@@ -88,13 +88,23 @@ static pid_t start(fuzz_main main, uint64_t seed, unsigned int steps)
 	_exit(0);
 }
 
-/*
- * A process that spoils its own memory may crash or wait for ever for what it
- * spoiled, so after a while it is killed; then it has to be gone.
- */
-static bool await(pid_t pid, struct neighbours *neighbours, unsigned int ms)
+/* The status says how the process ended; -1: it did not, and was killed. */
+static bool ended_well(int status, unsigned int fate)
 {
-	uint64_t end = now_ms() + ms;
+	if (status == -1)
+		return check(fate & FUZZ_MAY_HANG, "the process hangs");
+	if (WIFSIGNALED(status))
+		return check((fate & FUZZ_MAY_CRASH) &&
+				     WTERMSIG(status) != SIGKILL,
+			     "signal %d", WTERMSIG(status));
+	return check(!WEXITSTATUS(status), "exit status %d",
+		     WEXITSTATUS(status));
+}
+
+/* Whether a process may hang or not: killed, it has to be gone. */
+static bool await(pid_t pid, struct neighbours *neighbours, unsigned int fate)
+{
+	uint64_t end = now_ms() + 2 * (deadline() - now_ms());
 	bool ok = true, killed = false;
 	int status;
 
@@ -103,26 +113,44 @@ static bool await(pid_t pid, struct neighbours *neighbours, unsigned int ms)
 		if (now_ms() < end)
 			continue;
 		if (killed)
-			return check(false, "the process can't be killed");
+			bail("the process can't be killed");
 		kill(pid, SIGKILL);
 		killed = true;
 		end = deadline();
 	}
-	if (!killed && WIFEXITED(status))
-		ok = check(!WEXITSTATUS(status), "exit status %d",
-			   WEXITSTATUS(status)) &&
-		     ok;
+	ok = ended_well(killed ? -1 : status, fate) && ok;
 	return ok && neighbours_work(neighbours);
 }
 
-int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps)
+/* One process beside neighbours; the case of its seed. */
+static bool run_one(int *argc, char **argv, fuzz_main main, uint64_t seed,
+		    unsigned int steps, unsigned int fate)
 {
-	const char *seed_text = getenv("MIC_TEST_SEED");
-	uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
-	unsigned int processes = 3, limit_ms = 60000, i;
 	struct neighbours neighbours;
 	struct setup setup;
 	pid_t pid;
+	bool ok;
+
+	/* the other one opens its devices itself: fork first */
+	pid = start(main, seed, steps);
+	if (pid < 0)
+		bail("fork fails");
+	setup_open(&setup, argc, argv, PAGE_BYTES);
+	neighbours_open(&neighbours, &setup);
+	ok = tap_ok(await(pid, &neighbours, fate), "seed %llu",
+		    (unsigned long long)seed);
+	neighbours_close(&neighbours);
+	setup_close(&setup);
+	return ok;
+}
+
+int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps,
+	     unsigned int fate)
+{
+	const char *seed_text = getenv("MIC_TEST_SEED");
+	uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
+	unsigned int processes = 3, minutes = 0, i;
+	uint64_t begin = now_ms();
 
 	device_names(&argc, argv, &fuzz_device, &fuzz_peer);
 	for (i = 1; i + 1 < (unsigned int)argc; i += 2) {
@@ -130,20 +158,13 @@ int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps)
 			steps = strtoul(argv[i + 1], NULL, 0);
 		else if (!strcmp(argv[i], "--processes"))
 			processes = strtoul(argv[i + 1], NULL, 0);
+		else if (!strcmp(argv[i], "--minutes"))
+			minutes = strtoul(argv[i + 1], NULL, 0);
 		else
 			bail("unknown option %s", argv[i]);
 	}
-	for (i = 0; i < processes; i++) {
-		/* the other one opens its devices itself: fork first */
-		pid = start(main, seed + i, steps);
-		if (pid < 0)
-			bail("fork fails");
-		setup_open(&setup, &argc, argv, PAGE_BYTES);
-		neighbours_open(&neighbours, &setup);
-		tap_ok(await(pid, &neighbours, limit_ms), "seed %llu",
-		       (unsigned long long)(seed + i));
-		neighbours_close(&neighbours);
-		setup_close(&setup);
-	}
+	for (i = 0; i < processes || now_ms() < begin + 60000ULL * minutes; i++)
+		if (!run_one(&argc, argv, main, seed + i, steps, fate))
+			break;
 	return tap_end();
 }
