@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -123,7 +125,7 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 	return -1;
 }
 
-static void peer_main(int socket)
+void peer_main(int socket)
 {
 	struct peer_call *call = calloc(1, sizeof(*call));
 	char number[8];
@@ -133,7 +135,8 @@ static void peer_main(int socket)
 	setenv("SCIF_NODE", number, 1);
 	arena = mmap(NULL, PEER_ARENA, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	while (call && recv(socket, call, sizeof(*call), 0) > 0) {
+	while (call && recv(socket, call, sizeof(*call), MSG_WAITALL) ==
+			       sizeof(*call)) {
 		errno = 0;
 		call->ret = peer_perform(call, arena);
 		call->error = errno;
@@ -173,6 +176,28 @@ static void fork_peers(void)
 	forked = true;
 }
 
+/* Each is a connection to scif_peer, which may be on another machine. */
+static void connect_peers(const char *where)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	char host[INET_ADDRSTRLEN];
+	unsigned short port;
+	int i, fd;
+
+	if (sscanf(where, "%15[0-9.]:%hu", host, &port) != 2 ||
+	    inet_pton(AF_INET, host, &address.sin_addr) != 1)
+		bail("SCIF_TEST_PEER is not ADDRESS:PORT: %s", where);
+	address.sin_port = htons(port);
+	for (i = 0; i < PEERS; i++) {
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (fd < 0 ||
+		    connect(fd, (struct sockaddr *)&address, sizeof(address)))
+			bail("peer at %s: %s", where, strerror(errno));
+		peers[i].socket = fd;
+	}
+	forked = true;
+}
+
 /* The next one that lives. */
 static struct peer *current(void)
 {
@@ -185,7 +210,13 @@ static struct peer *current(void)
 
 void peer_start(void)
 {
-	if (!forked)
+	const char *where = getenv("SCIF_TEST_PEER");
+
+	if (forked)
+		return;
+	if (where && *where)
+		connect_peers(where);
+	else
 		fork_peers();
 }
 
@@ -193,7 +224,8 @@ static void peer_wait(struct peer *peer)
 {
 	close(peer->socket);
 	peer->socket = -1;
-	waitpid(peer->pid, NULL, 0);
+	if (peer->pid)
+		waitpid(peer->pid, NULL, 0);
 }
 
 void peer_end(void)
@@ -209,7 +241,9 @@ void peer_kill(void)
 {
 	struct peer *peer = current();
 
-	kill(peer->pid, SIGKILL);
+	/* on another machine scif_peer does it, when the connection ends */
+	if (peer->pid)
+		kill(peer->pid, SIGKILL);
 	peer_wait(peer);
 }
 
@@ -225,7 +259,8 @@ int64_t peer_finish(struct peer_call *call)
 
 	if (!becomes_readable(peer->socket))
 		bail("the peer is silent in call %d", call->op);
-	if (recv(peer->socket, call, sizeof(*call), 0) <= 0) {
+	if (recv(peer->socket, call, sizeof(*call), MSG_WAITALL) !=
+	    sizeof(*call)) {
 		if (call->op == PEER_EXIT) {
 			peer_wait(peer);
 			return 0;

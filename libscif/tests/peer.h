@@ -57,11 +57,17 @@ struct peer_call {
 /* The numbers of this process's node and the peer's. */
 extern uint16_t own_node, peer_node;
 
-/* Start the peer; before this process uses the library. */
+/*
+ * Start the peer; before this process uses the library. With SCIF_TEST_PEER,
+ * ADDRESS:PORT, it is a child of the scif_peer there.
+ */
 void peer_start(void);
 void peer_end(void);
 /* Kill it; another one takes the next call. */
 void peer_kill(void);
+
+/* What the peer does: calls from @socket until it ends. Does not return. */
+void peer_main(int socket);
 
 /* Have the peer call, and wait for what it returns. */
 int64_t peer_do(struct peer_call *call);
