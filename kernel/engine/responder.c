@@ -6,6 +6,7 @@
  * QP of this kernel and one behind a wire.
  */
 #include <linux/atomic.h>
+#include <rdma/ib_mad.h>
 
 #include "../verbs/dev.h"
 #include "../verbs/mcast.h"
@@ -335,6 +336,9 @@ static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
 static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 {
 	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
+		return false;
+	/* no datagram of management: ib_mad would lose QP1 to it for good */
+	if (qp->type == IB_QPT_GSI && op->length > IB_MGMT_MAD_SIZE)
 		return false;
 	return op->qkey == qp->attr.qkey;
 }

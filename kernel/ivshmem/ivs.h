@@ -28,6 +28,7 @@ enum mic_ivs_limits {
 	MIC_IVS_CHUNK = 32 << 10,	/* data of one record */
 	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
 	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
+	MIC_IVS_STUCK_MS = 1000,	/* without room, so do datagrams */
 };
 
 /**
@@ -192,7 +193,8 @@ struct mic_served {
  * @served: the request that is carried out
  * @group_ack: answer to the records that will have one answer
  * @group_rnr: when to try again, if that is RNR
- * @expire: when to look for overdue answers, in jiffies
+ * @expire: when to look for what is overdue, in jiffies
+ * @stuck: there has been no room in the request lane for long; under @tx_mutex
  * @net_stopped: the interface waits for room
  * @net_full: since when, in jiffies
  *
@@ -211,6 +213,7 @@ struct mic_served {
  * @used: slots in @pending that are taken
  * @pending: operations that wait for answers
  * @waiters: operations that wait for room
+ * @waiting: since when the first of them does, in jiffies
  * @copied: a copy to the memory of an operation has ended
  */
 struct mic_path {
@@ -248,6 +251,7 @@ struct mic_path {
 	u8 group_ack;
 	u8 group_rnr;
 	unsigned long expire;
+	bool stuck;
 	bool net_stopped;
 	unsigned long net_full;
 
@@ -266,6 +270,7 @@ struct mic_path {
 	DECLARE_BITMAP(used, MIC_IVS_PENDING);
 	struct mic_pending pending[MIC_IVS_PENDING];
 	struct list_head waiters;
+	unsigned long waiting;
 	wait_queue_head_t copied;
 };
 

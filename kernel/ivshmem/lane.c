@@ -118,6 +118,8 @@ static bool mic_rec_fits(const struct mic_rec *rec, u32 avail, u32 end)
 int mic_lane_peek(struct mic_lane_rx *lane, struct mic_rec *rec,
 		  const void **at)
 {
+	bool pad = false;
+
 	while (true) {
 		/* the index before the records */
 		u32 avail = smp_load_acquire(lane->prod) - lane->tail;
@@ -134,6 +136,10 @@ int mic_lane_peek(struct mic_lane_rx *lane, struct mic_rec *rec,
 			return -EIO;
 		if (rec->type != MIC_REC_PAD)
 			return 1;
+		/* it reaches the lane's end, and so never is there another */
+		if (pad || rec->size != end)
+			return -EIO;
+		pad = true;
 		mic_lane_advance(lane, rec->size);
 	}
 }

@@ -133,6 +133,7 @@ static void mic_path_set_up(struct mic_path *path, bool up)
 	mutex_lock(&path->tx_mutex);
 	spin_lock_bh(&path->net_lock);
 	WRITE_ONCE(path->up, up);
+	path->stuck = false;
 	spin_unlock_bh(&path->net_lock);
 	mutex_unlock(&path->tx_mutex);
 }
@@ -368,7 +369,9 @@ static void mic_path_look_for_room(struct mic_path *path)
 
 	for (i = 0; i < MIC_LANES; i++)
 		path->cons[i] = READ_ONCE(*path->tx[i].cons);
-	if (READ_ONCE(path->tx_ch->want_room)) {
+	/* the list as well: anybody can clear the wish */
+	if (READ_ONCE(path->tx_ch->want_room) ||
+	    !list_empty_careful(&path->waiters)) {
 		WRITE_ONCE(path->tx_ch->want_room, 0);
 		smp_mb();	/* who finds none after this sets it again */
 		mic_remote_room(path);
@@ -454,8 +457,13 @@ static int mic_path_thread(void *arg)
 				cond_resched();
 				continue;
 			}
+		} else if (mic_path_has_news(path)) {
+			/* a new word already: no faster than this */
+			usleep_range(1000, 2000);
+			continue;
 		}
 		mic_path_sleep(path);
+		cond_resched();
 	}
 	if (path->up)
 		mic_path_go_down(path);

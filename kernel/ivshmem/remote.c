@@ -35,7 +35,8 @@ static bool mic_op_is_reliable(const struct mic_op *op)
 
 static bool mic_op_is_mcast(const struct mic_op *op)
 {
-	return op->service == IB_QPT_UD && op->dst_qpn == 0xffffff;
+	return (op->service == IB_QPT_UD || op->service == IB_QPT_GSI) &&
+	       op->dst_qpn == 0xffffff;
 }
 
 /* Take a slot for the answer. Return: its tag, or 0 if none is free. */
@@ -50,7 +51,7 @@ static u32 mic_pending_add(struct mic_path *path, struct mic_op *op)
 		p = &path->pending[slot];
 		__set_bit(slot, path->used);
 		p->op = op;
-		p->gen = p->gen + 1 ?: 1;
+		p->gen = (u16)(p->gen + 1) ?: 1;
 		p->got = 0;
 		p->since = jiffies;
 		op->slot = slot + 1;
@@ -71,12 +72,17 @@ static struct mic_op *mic_pending_del(struct mic_path *path, u32 slot)
 	return op;
 }
 
-/* The operation is tried again when there is room. */
+/*
+ * The operation is tried again when there is room. A multicast waits for no
+ * node, and a datagram for none that does not read: they are lost.
+ */
 static enum mic_ack mic_remote_wait(struct mic_path *path, struct mic_op *op)
 {
-	if (mic_op_is_mcast(op))
-		return MIC_ACK_OK;	/* nobody waits for all nodes; lost */
+	if (mic_op_is_mcast(op) || (path->stuck && !mic_op_is_reliable(op)))
+		return MIC_ACK_OK;
 	spin_lock(&path->lock);
+	if (list_empty(&path->waiters))
+		path->waiting = jiffies;
 	list_add_tail(&op->entry, &path->waiters);
 	spin_unlock(&path->lock);
 	return MIC_ACK_AGAIN;
@@ -386,9 +392,10 @@ void mic_remote_room(struct mic_path *path)
 {
 	/* who has just found no room has the mutex until it is on the list */
 	mutex_lock(&path->tx_mutex);
-	if (!list_empty(&path->waiters) &&
+	if ((path->stuck || !list_empty(&path->waiters)) &&
 	    mic_path_room(path, &path->tx[MIC_LANE_REQUEST],
 			  MIC_GROUP_ROOM) > 0) {
+		path->stuck = false;
 		spin_lock(&path->lock);
 		mic_remote_wake_waiters(path, MIC_ACK_AGAIN);
 		spin_unlock(&path->lock);
@@ -396,11 +403,41 @@ void mic_remote_room(struct mic_path *path)
 	mutex_unlock(&path->tx_mutex);
 }
 
+/* The lane has had no room for long: see who still waits for it. */
+static void mic_remote_expire_waiters(struct mic_path *path)
+{
+	const unsigned long stuck = msecs_to_jiffies(MIC_IVS_STUCK_MS);
+	const unsigned long limit = msecs_to_jiffies(MIC_IVS_ANSWER_MS);
+	struct mic_op *op, *next;
+
+	lockdep_assert_held(&path->tx_mutex);
+	spin_lock(&path->lock);
+	if (list_empty(&path->waiters) ||
+	    time_before(jiffies, path->waiting + stuck))
+		goto unlock;
+	path->stuck = true;
+	list_for_each_entry_safe(op, next, &path->waiters, entry) {
+		if (mic_op_is_reliable(op))
+			continue;
+		path->stat[MIC_STAT_EXPIRED]++;
+		list_del_init(&op->entry);
+		op->done(op, MIC_ACK_OK);
+	}
+	if (time_before(jiffies, path->waiting + limit))
+		goto unlock;
+	list_for_each_entry(op, &path->waiters, entry)
+		path->stat[MIC_STAT_EXPIRED]++;
+	mic_remote_wake_waiters(path, MIC_ACK_NONE);
+unlock:
+	spin_unlock(&path->lock);
+}
+
 /**
- * mic_remote_expire - give up answers that are overdue
+ * mic_remote_expire - give up what is overdue
  * @path: path
  *
- * The other node lives but does not answer; it does not keep anybody here.
+ * The other node lives but does not answer, or does not read; it does not keep
+ * anybody here.
  *
  * Context: the path's thread.
  */
@@ -422,6 +459,10 @@ void mic_remote_expire(struct mic_path *path)
 		op->done(op, MIC_ACK_NONE);
 	}
 	spin_unlock(&path->lock);
+
+	mutex_lock(&path->tx_mutex);
+	mic_remote_expire_waiters(path);
+	mutex_unlock(&path->tx_mutex);
 }
 
 /**

@@ -8,6 +8,9 @@
   region.py blank                    a header as of a new region
   region.py random SECONDS SEED      random bytes everywhere but in the header
   region.py chosen SECONDS SEED      what looks like something, where it matters
+  region.py full SECONDS NODE        as NODE, which has left: reads nothing
+  region.py pads SECONDS NODE        sends records without a meaning
+  region.py words SECONDS NODE       begins a session, and another, and another
 
 The offsets are those of Documentation/fabric.md.
 """
@@ -126,6 +129,71 @@ def write_chosen(region, rng, seconds):
                         write_record))(region, rng)
 
 
+class Impostor:
+    """Pretends to be a node that has left, and has a path to node 0."""
+
+    MAC = bytes((2, 0, 0, 0, 0, 0x66))
+    SESSION = 4321
+
+    def __init__(self, region, node):
+        region.geometry()
+        self.region = region
+        self.entry = region.table + node * NODE
+        self.out = self.channel(node, 0)
+        self.back = self.channel(0, node)
+        self.next = 0
+        self.beat = 0
+        gid = bytes(10) + b"\xff\xff" + bytes((10, 80, 0, node + 1))
+        region.mem[self.entry + 12:self.entry + 22] = bytes(4) + self.MAC
+        region.mem[self.entry + 192:self.entry + 214] = gid + self.MAC
+        region.write(self.entry + 132, 4, 1)
+        region.write(self.entry + 128, 4, 2)
+        region.write(self.entry, 4, 12345)
+
+    def channel(self, sender, receiver):
+        region = self.region
+        return region.channels + CHANNEL * (sender * region.nodes + receiver)
+
+    def live(self):
+        """Heartbeats, and the answer to whatever session node 0 is in."""
+        if time.monotonic() < self.next:
+            return
+        self.next = time.monotonic() + 0.02
+        self.beat += 1
+        self.region.write(self.entry + 64, 8, self.beat)
+        theirs = self.region.read(self.back, 8) & 0xffffffff
+        self.region.write(self.out, 8, theirs << 32 | self.SESSION)
+
+    def fill_requests(self):
+        """The reader's index says that it reads nothing."""
+        prod = self.region.read(self.back + 12, 4)
+        self.region.write(self.back + 64, 4,
+                          (prod - self.region.lane_size) & 0xffffffff)
+
+    def write_pads(self):
+        size = self.region.lane_size
+        if not self.beat:
+            base = self.region.lanes + LANES * size * (
+                (self.out - self.region.channels) // CHANNEL)
+            pad = struct.pack("<I", 64).ljust(64, b"\0")
+            self.region.mem[base:base + size] = pad * (size // 64)
+        cons = self.region.read(self.out + 64, 4)
+        self.region.write(self.out + 12, 4, (cons + size // 2) & 0xffffffff)
+
+    def write_words(self):
+        self.region.write(self.out, 8, random.getrandbits(64))
+
+
+def pretend(region, name, seconds, node):
+    impostor = Impostor(region, node)
+    attack = {"full": impostor.fill_requests, "pads": impostor.write_pads,
+              "words": impostor.write_words}[name]
+    for _ in until(seconds):
+        attack()
+        impostor.live()
+    region.write(impostor.entry, 4, 0)
+
+
 def main():
     words = sys.argv[1:]
     if words == ["path"]:
@@ -142,6 +210,8 @@ def main():
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
+    elif words[0] in ("full", "pads", "words"):
+        pretend(region, words[0], float(words[1]), int(words[2]))
     else:
         sys.exit(__doc__)
 
