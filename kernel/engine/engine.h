@@ -67,6 +67,14 @@ enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node);
 void mic_req_cancel(struct mic_qp *qp);
 void mic_req_forget_node(struct mic_qp *qp);
 
+/* The flag, after what it stands for, and whoever waits for it. */
+static inline void mic_answer(bool *answered)
+{
+	smp_store_release(answered, true);
+	smp_mb();	/* before the look at who waits, which has no barrier */
+	wake_up_var(answered);
+}
+
 static inline bool mic_req_has_answer(const struct mic_req *req)
 {
 	/* the flag before the answer */

@@ -18,12 +18,6 @@ static bool mic_same_index(u32 key1, u32 key2)
 	return !((key1 ^ key2) >> 8);
 }
 
-static void mic_mkey_enable(struct mic_mkey *mkey)
-{
-	/* the fields before the flag, pairs with mic_mkey_seg() */
-	smp_store_release(&mkey->valid, true);
-}
-
 static enum ib_wc_status mic_reg_mr_locked(struct mic_mr *mr, u32 key,
 					   int access)
 {

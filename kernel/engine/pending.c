@@ -19,9 +19,7 @@ static void mic_req_done(struct mic_op *op, enum mic_ack ack)
 	struct mic_qp *qp = container_of(req, struct mic_qp, req);
 
 	req->ack = ack;
-	/* the answer before the flag */
-	smp_store_release(&req->answered, true);
-	wake_up_var(&req->answered);
+	mic_answer(&req->answered);
 	mic_qp_kick_deferred(qp);
 	mic_qp_put(qp);
 }

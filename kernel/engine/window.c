@@ -9,7 +9,8 @@
  *
  * What brings something back keeps no key meanwhile: where the data goes is
  * looked up anew when it is there. So a region can be deregistered however long
- * the other machine takes. Only pages that are in place for this access stay.
+ * the other machine takes. The exception is one on demand: its pages are in
+ * place for this access, and its key is held with them until the answer.
  */
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
@@ -36,9 +37,7 @@ static void mic_flight_done(struct mic_op *op, enum mic_ack ack)
 	struct mic_qp *qp = flight->qp;
 
 	flight->ack = ack;
-	/* the answer before the flag */
-	smp_store_release(&flight->answered, true);
-	wake_up_var(&flight->answered);
+	mic_answer(&flight->answered);
 	mic_qp_kick_deferred(qp);
 	mic_qp_put(qp);
 }

@@ -262,6 +262,7 @@ err_debugfs:
 	mic_debugfs_exit();
 err_fault:
 	mic_fault_exit();
+	mic_unpin_exit();
 err_wq:
 	destroy_workqueue(mic_wq);
 	return err;
@@ -274,6 +275,7 @@ static void __exit mic_exit(void)
 	mic_netdev_exit();
 	mic_debugfs_exit();
 	mic_fault_exit();
+	mic_unpin_exit();
 	destroy_workqueue(mic_wq);
 	rcu_barrier();
 }

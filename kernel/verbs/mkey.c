@@ -177,6 +177,16 @@ void mic_mkey_revoke(struct mic_mkey *mkey)
 }
 
 /**
+ * mic_mkey_enable - a key grants what its fields say
+ * @mkey: key that nobody else changes
+ */
+void mic_mkey_enable(struct mic_mkey *mkey)
+{
+	/* the fields before the flag, pairs with mic_mkey_seg() */
+	smp_store_release(&mkey->valid, true);
+}
+
+/**
  * mic_mkey_seg - check an access and say where the memory is
  * @mkey: key
  * @key: what the consumer named it

@@ -286,7 +286,7 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		mr->mkey.access = access;
 	if (flags & IB_MR_REREG_PD)
 		mr->mkey.pd = ibpd;
-	mr->mkey.valid = true;
+	mic_mkey_enable(&mr->mkey);
 	mic_mkey_publish(dev, &mr->mkey);
 	return NULL;
 

@@ -47,12 +47,6 @@ static struct mic_pin *mic_pin_alloc(u32 npages, bool write)
 	return pin;
 }
 
-static void mic_pin_free(struct mic_pin *pin)
-{
-	unpin_user_pages_dirty_lock(pin->page, pin->npages, pin->write);
-	kvfree(pin);
-}
-
 /**
  * mic_odp_pin_pages - mic_odp_pin() for a region that needs it
  * @mkey: key of the region, held by the caller

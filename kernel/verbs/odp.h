@@ -80,4 +80,8 @@ void mic_fault_forget(struct mic_mr *mr);
 int mic_fault_init(void);
 void mic_fault_exit(void);
 
+/* odp_unpin.c */
+void mic_pin_free(struct mic_pin *pin);
+void mic_unpin_exit(void);
+
 #endif /* MIC_ODP_H */

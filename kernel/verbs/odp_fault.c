@@ -4,8 +4,8 @@
  *
  * Who copies holds locks of others, so what a program, a device or a file
  * system has to provide is left to a worker, which holds nothing but the address
- * space. A region has one such request under way; who asked finds its outcome
- * when it comes again.
+ * space. A region has one such request under way, and a process a few; who asked
+ * finds its outcome when it comes again.
  */
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -24,13 +24,20 @@
 
 /* What went wrong longer ago may be right by now. */
 #define MIC_FAULT_STALE		(2 * HZ)
+/* As many workers may one address space keep waiting. */
+#define MIC_FAULTS_PER_MM	8
 
 /* Apart from the engine's: its workers wait for others, if need be for ever. */
 static struct workqueue_struct *mic_fault_wq;
 
+/* Those that are queued or run. */
+static LIST_HEAD(mic_faults);
+static DEFINE_SPINLOCK(mic_faults_lock);
+
 /**
  * struct mic_fault - pages that a worker brings in
  * @work: in mic_fault_wq
+ * @entry: in mic_faults
  * @ref: the region's, and the worker's
  * @mm: address space, a reference to the structure
  * @va: address of the first page
@@ -42,6 +49,7 @@ static struct workqueue_struct *mic_fault_wq;
  */
 struct mic_fault {
 	struct work_struct work;
+	struct list_head entry;
 	refcount_t ref;
 	struct mm_struct *mm;
 	u64 va;
@@ -95,6 +103,28 @@ static int mic_fault_in(const struct mic_fault *fault)
 	return 0;
 }
 
+/* False if its address space keeps workers enough. */
+static bool mic_fault_enter(struct mic_fault *fault)
+{
+	struct mic_fault *other;
+	u32 n = 0;
+
+	spin_lock(&mic_faults_lock);
+	list_for_each_entry(other, &mic_faults, entry)
+		n += other->mm == fault->mm;
+	if (n < MIC_FAULTS_PER_MM)
+		list_add(&fault->entry, &mic_faults);
+	spin_unlock(&mic_faults_lock);
+	return n < MIC_FAULTS_PER_MM;
+}
+
+static void mic_fault_leave(struct mic_fault *fault)
+{
+	spin_lock(&mic_faults_lock);
+	list_del(&fault->entry);
+	spin_unlock(&mic_faults_lock);
+}
+
 static void mic_fault_work(struct work_struct *work)
 {
 	struct mic_fault *fault = container_of(work, struct mic_fault, work);
@@ -105,6 +135,7 @@ static void mic_fault_work(struct work_struct *work)
 		mmput(fault->mm);
 	}
 	fault->when = jiffies;
+	mic_fault_leave(fault);
 	/* the outcome before the flag */
 	smp_store_release(&fault->done, true);
 	mic_fault_put(fault);
@@ -189,12 +220,15 @@ static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
 	fault = mic_fault_create(pin, mr->mkey.mm, va, npages);
 	if (!fault)
 		return err;
-	if (mic_fault_give(mr, fault)) {
-		queue_work(mic_fault_wq, &fault->work);
-	} else {
-		mic_fault_put(fault);
-		mic_fault_put(fault);
+	if (mic_fault_enter(fault)) {
+		if (mic_fault_give(mr, fault)) {
+			queue_work(mic_fault_wq, &fault->work);
+			return err;
+		}
+		mic_fault_leave(fault);
 	}
+	mic_fault_put(fault);	/* as no worker will */
+	mic_fault_put(fault);
 	return err;
 }
 

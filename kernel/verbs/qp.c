@@ -267,7 +267,8 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		goto err_count;
 	}
 	mic_qp_init(qp, ibqp, init);
-	qp->user = udata;
+	/* ib_core makes the targets of user space without udata */
+	qp->user = udata || qp->type == IB_QPT_XRC_TGT;
 	if (qp->type != IB_QPT_XRC_TGT)
 		qp->uctx = mic_udata_uctx(udata);
 
@@ -333,8 +334,7 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	mic_qp_stop(qp);
 	RCU_INIT_POINTER(container_of(ibqp, struct mic_ibqp, ibqp)->qp, NULL);
-	/* XRC targets are the kernel's as well, and have no CQs */
-	if (!qp->user && qp->type != IB_QPT_XRC_TGT) {
+	if (!qp->user) {
 		mic_cq_forget(qp->send_cq, ibqp);
 		mic_cq_forget(qp->recv_cq, ibqp);
 	}

@@ -42,6 +42,9 @@ static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
 	if (mask & IB_QP_AV &&
 	    !(rdma_ah_get_ah_flags(&attr->ah_attr) & IB_AH_GRH))
 		return -EINVAL;
+	/* what is on its way cannot be called back (IBA 10.3.1.5) */
+	if (mask & IB_QP_AV && qp->state == IB_QPS_SQD && qp->req.nflight)
+		return -EINVAL;
 	return 0;
 }
 
