@@ -4,6 +4,8 @@
  * where it goes, and what is dropped.
  */
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pattern.h"
@@ -15,6 +17,8 @@
 #define GRH_BYTES 40U
 #define REGION_BYTES (1UL << 16)
 #define QUIET_MS 50
+/* IB_QP1_QKEY */
+#define MANAGEMENT_QKEY 0x80010000U
 /* Bytes of the memory for what is sent, and for what is received. */
 #define FROM 100U
 #define TO 30000U
@@ -394,6 +398,33 @@ static bool case_connected_qp(struct stage *stage)
 	return ok;
 }
 
+/* As ib_core shows it, the kernel's own queue pair for management datagrams. */
+static bool management_works(const struct device *dev)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command),
+		 "rdma resource show qp link %s/1 | "
+		 "grep -q 'type GSI state RTS'",
+		 dev->name);
+	return check(!system(command), "QP 1 of %s is not in RTS", dev->name);
+}
+
+/* Who may use its Q_Key could send QP 1 more than its receives have room for. */
+static bool case_no_management(struct stage *stage)
+{
+	struct ibv_qp_attr attr = { .qkey = MANAGEMENT_QKEY };
+	struct datagram datagram = datagram_to_b(stage, 300);
+
+	datagram.qp_num = 1;
+	datagram.qkey = MANAGEMENT_QKEY;
+	return check(!ibv_modify_qp(stage->a.qp, &attr, IBV_QP_QKEY),
+		     "the Q_Key can't be set") &&
+	       management_works(&stage->setup.b_dev) &&
+	       send_datagram(&datagram) &&
+	       management_works(&stage->setup.b_dev);
+}
+
 static bool case_no_receive(struct stage *stage)
 {
 	struct datagram datagram = datagram_to_b(stage, 64);
@@ -492,6 +523,7 @@ static const struct {
 	{ "an unknown queue pair number is dropped", case_unknown_qp },
 	{ "a datagram for a connected queue pair is dropped",
 	  case_connected_qp },
+	{ "QP 1 survives what is no management datagram", case_no_management },
 	{ "without a receive it is dropped", case_no_receive },
 	{ "longer than the MTU", case_too_long },
 	{ "200 address handles", case_many_handles },
