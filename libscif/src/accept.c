@@ -87,10 +87,17 @@ static struct scif_pending *take(struct scif_endpoint *listener, scif_epd_t epd)
 	return pending;
 }
 
+/* For the next accept, unless the listener was closed meanwhile. */
 static void put_back(struct scif_endpoint *listener,
 		     struct scif_pending *pending)
 {
 	pthread_mutex_lock(&listener->lock);
+	if (scif_state(listener) != SCIF_LISTENING) {
+		pthread_mutex_unlock(&listener->lock);
+		rdma_destroy_id(pending->id);
+		free(pending);
+		return;
+	}
 	pending->next = listener->pending;
 	listener->pending = pending;
 	listener->waiting++;

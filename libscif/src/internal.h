@@ -302,6 +302,10 @@ void scif_link_break(struct scif_link *link, bool all);
 /* map.c: what is left of connections that ended while memory was mapped. */
 void scif_map_tick(struct scif_endpoint *ep);
 void scif_map_count(struct scif_endpoint *ep, int change);
+/* Is all of it mapped, with @prot? */
+bool scif_map_has(const void *addr, size_t length, int prot);
+/* In the child of a fork, which has no mappings. */
+void scif_map_abandon(void);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
 /* Post and wait, but not for ever, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);

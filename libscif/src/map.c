@@ -26,6 +26,7 @@ struct mapping {
 	struct scif_endpoint *ep;
 	uint8_t *addr;
 	size_t length;
+	int prot;
 	unsigned int count;
 	struct part parts[];
 };
@@ -229,18 +230,38 @@ static int end_mapping(struct mapping *mapping)
 	return err;
 }
 
+/* The place stays taken, without access; ENOMEM if another thread was faster. */
+static int end_in_place(struct mapping *mapping)
+{
+	uint8_t *addr = mapping->addr;
+	size_t length = mapping->length;
+	void *kept;
+
+	end_mapping(mapping);
+	kept = mmap(addr, length, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+			    MAP_FIXED_NOREPLACE,
+		    -1, 0);
+	if (kept == addr)
+		return 0;
+	if (kept != MAP_FAILED)
+		munmap(kept, length); /* before Linux 4.17 */
+	return ENOMEM;
+}
+
 /* Room for it, that nobody else takes. */
 static int find_place(void *addr, size_t len, int flags, uint8_t **place)
 {
 	struct mapping *replaced = NULL, *mapping;
 	const int fixed = flags & SCIF_MAP_FIXED ? MAP_FIXED : 0;
-	int err = 0;
+	int err = 0, one;
 
 	if (fixed)
 		err = take_replaced(addr, len, &replaced);
 	while ((mapping = replaced)) {
 		replaced = mapping->next;
-		end_mapping(mapping);
+		one = end_in_place(mapping);
+		err = err ? err : one;
 	}
 	if (err)
 		return err;
@@ -278,6 +299,7 @@ static int map_pieces(struct scif_endpoint *ep,
 		return ENOMEM;
 	mapping->ep = ep;
 	mapping->length = len;
+	mapping->prot = prot;
 	err = find_place(*addr, len, flags, &mapping->addr);
 	if (err) {
 		free(mapping);
@@ -316,6 +338,27 @@ static int do_map(struct scif_endpoint *ep, size_t len, int prot, int flags,
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&pieces);
 	return err;
+}
+
+bool scif_map_has(const void *addr, size_t length, int prot)
+{
+	const uint8_t *first = addr;
+	struct mapping *mapping;
+
+	pthread_mutex_lock(&mappings_lock);
+	for (mapping = mappings; mapping; mapping = mapping->next)
+		if (first >= mapping->addr && length <= mapping->length &&
+		    (size_t)(first - mapping->addr) <= mapping->length - length)
+			break;
+	prot &= ~(mapping ? mapping->prot : 0);
+	pthread_mutex_unlock(&mappings_lock);
+	return !prot;
+}
+
+void scif_map_abandon(void)
+{
+	pthread_mutex_init(&mappings_lock, NULL);
+	mappings = NULL;
 }
 
 SCIF_EXPORT void *scif_mmap(void *addr, size_t len, int prot, int flags,

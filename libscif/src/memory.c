@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
  * Copies from and to the caller's memory that say EFAULT for a bad address:
- * the kernel copies, within this process.
+ * the kernel copies, within this process. The peer's windows are good addresses,
+ * too, but the kernel does not copy there.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,10 +27,11 @@ int scif_copy_in(void *to, const void *from, size_t length)
 	struct iovec user = { .iov_base = (void *)from, .iov_len = length };
 	ssize_t copied = process_vm_readv(getpid(), &local, 1, &user, 1, 0);
 
-	if (forbidden(copied))
-		memcpy(to, from, length);
-	else if (copied != (ssize_t)length)
+	if (copied == (ssize_t)length)
+		return 0;
+	if (!forbidden(copied) && !scif_map_has(from, length, SCIF_PROT_READ))
 		return EFAULT;
+	memcpy(to, from, length);
 	return 0;
 }
 
@@ -39,7 +41,8 @@ int scif_copy_out(void *to, const void *from, size_t length)
 	struct iovec user = { .iov_base = to, .iov_len = length };
 	ssize_t copied = process_vm_writev(getpid(), &local, 1, &user, 1, 0);
 
-	if (copied != (ssize_t)length && !forbidden(copied))
+	if (copied != (ssize_t)length && !forbidden(copied) &&
+	    !scif_map_has(to, length, SCIF_PROT_WRITE))
 		return EFAULT;
 	/* Once more: valgrind does not see that the kernel wrote there. */
 	memcpy(to, from, length);

@@ -117,6 +117,9 @@ static void heat(struct scif_endpoint *ep)
 	if (!atomic_exchange(&ep->hot, true) &&
 	    !atomic_fetch_add(&scif_process.hot, 1))
 		scif_process_kick();
+	/* Whoever closed it meanwhile may have looked too early. */
+	if (scif_state(ep) == SCIF_CLOSED && atomic_exchange(&ep->hot, false))
+		atomic_fetch_sub(&scif_process.hot, 1);
 }
 
 void scif_cool(struct scif_endpoint *ep, scif_epd_t epd)
@@ -322,7 +325,7 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 
 	for (round = 0; round < WAIT_ROUNDS; round++) {
 		if (amount(ep) || scif_state(ep) != SCIF_CONNECTED) {
-			if (event == POLLIN)
+			if (event == POLLIN && amount(ep))
 				heat(ep);
 			return 0;
 		}

@@ -289,18 +289,24 @@ static void *connections(void *unused)
 static int start_threads(void)
 {
 	sigset_t all, old;
-	pthread_t thread;
+	pthread_t first, second;
 	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, NULL, progress, NULL);
-	if (!err) {
-		pthread_detach(thread);
-		err = pthread_create(&thread, NULL, connections, NULL);
+	err = pthread_create(&first, NULL, progress, NULL);
+	if (err)
+		goto restore;
+	err = pthread_create(&second, NULL, connections, NULL);
+	if (err) {
+		/* It waits, for there is nothing yet. */
+		pthread_cancel(first);
+		pthread_join(first, NULL);
+		goto restore;
 	}
-	if (!err)
-		pthread_detach(thread);
+	pthread_detach(first);
+	pthread_detach(second);
+restore:
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
 }
@@ -333,6 +339,7 @@ static void forget(void)
 	atomic_store(&scif_process.mapped, 0);
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
+	scif_map_abandon();
 	scif_table_abandon(null);
 	close(null);
 }

@@ -30,6 +30,18 @@ static void run_all(const struct behaviour *cases, int argc, char **argv)
 			       cases->name);
 }
 
+static void run_if_mapped(const struct behaviour *cases, int argc, char **argv)
+{
+	if (getenv("SCIF_TEST_MAPS")) {
+		run_all(cases, argc, argv);
+		return;
+	}
+	for (; cases->name; cases++)
+		if (is_wanted(cases->number, argc, argv))
+			tap_skip("the device maps nothing", "%02d %s",
+				 cases->number, cases->name);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
@@ -44,7 +56,9 @@ int main(int argc, char **argv)
 	run_all(readiness_cases, argc, argv);
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
+	run_if_mapped(watched_cases, argc, argv);
 	run_all(mapping_cases, argc, argv);
+	run_if_mapped(mapped_cases, argc, argv);
 	run_all(fence_cases, argc, argv);
 	run_all(lifetime_cases, argc, argv);
 	peer_end();
