@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Pages that come and go, are not there, or come too late; and what a region of
+ * such pages is for and what not.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <infiniband/micdv.h>
+
+#include "demand.h"
+#include "tap.h"
+#include "work.h"
+
+/* What arrives is what is there, also after the pages were given back. */
+static bool demand_follows(struct stage *stage, bool implicit)
+{
+	struct demand demand;
+	bool good = demand_create(&demand, stage, implicit);
+	int round;
+
+	for (round = 0; round < 3 && good; round++) {
+		fill(stage->setup);
+		good = succeeds(access_demand(stage, IBV_WR_RDMA_WRITE,
+					      &demand)) &&
+		       all_are(demand.addr, REGION_BYTES, FILL_BYTE) &&
+		       !madvise(demand.addr, REGION_BYTES, MADV_DONTNEED) &&
+		       all_are(demand.addr, REGION_BYTES, 0) &&
+		       succeeds(access_demand(stage, IBV_WR_RDMA_READ,
+					      &demand)) &&
+		       all_are(stage->setup->a_mem.addr, REGION_BYTES, 0);
+		memset(demand.addr, round, REGION_BYTES);
+		good = good &&
+		       succeeds(access_demand(stage, IBV_WR_RDMA_READ,
+					      &demand)) &&
+		       all_are(stage->setup->a_mem.addr, REGION_BYTES, round);
+	}
+	return demand_destroy(&demand) && good;
+}
+
+bool demand_explicit(struct stage *stage)
+{
+	return demand_follows(stage, false);
+}
+
+bool demand_implicit(struct stage *stage)
+{
+	return demand_follows(stage, true);
+}
+
+/* A hole in the memory is an error of the access, and of that alone. */
+bool demand_unmapped(struct stage *stage)
+{
+	struct demand demand;
+	bool good;
+
+	good = demand_create(&demand, stage, false) &&
+	       !munmap(demand.addr + REGION_BYTES / 2, PAGE_BYTES) &&
+	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
+			 IBV_WC_REM_ACCESS_ERR);
+	return demand_destroy(&demand) && good;
+}
+
+bool demand_read_only(struct stage *stage)
+{
+	struct demand demand;
+	bool good;
+
+	good = demand_create(&demand, stage, false) &&
+	       !mprotect(demand.addr, REGION_BYTES, PROT_READ) &&
+	       succeeds(access_demand(stage, IBV_WR_RDMA_READ, &demand)) &&
+	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
+			 IBV_WC_REM_ACCESS_ERR);
+	return demand_destroy(&demand) && good;
+}
+
+/* Nobody waits for it: the sender gives up, and the region can go. */
+bool demand_withheld(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct stage other = { .setup = stage->setup };
+	struct demand demand;
+	int fd = -1;
+	bool good;
+
+	options.rnr_retry = 2;
+	pair_create(&other.a, &stage->setup->a_dev, &other.b,
+		    &stage->setup->b_dev, &options);
+	good = demand_create(&demand, stage, false) &&
+	       (fd = withhold(demand.addr, demand.length)) >= 0 &&
+	       ends_with(access_demand(&other, IBV_WR_RDMA_WRITE, &demand),
+			 IBV_WC_RNR_RETRY_EXC_ERR);
+	good = demand_destroy(&demand) && good;
+	pair_destroy(&other.a, &other.b);
+	if (fd >= 0)
+		close(fd);
+	return good;
+}
+
+bool demand_advice(struct stage *stage)
+{
+	struct ibv_pd *pd = stage->setup->b_dev.pd;
+	const int flush = IBV_ADVISE_MR_FLAG_FLUSH;
+	const enum ibv_advise_mr_advice advice =
+		IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	struct ibv_sge sge = { .length = REGION_BYTES };
+	struct demand demand;
+	unsigned char there;
+	bool good;
+
+	if (!demand_create(&demand, stage, false))
+		return false;
+	sge.addr = (uintptr_t)demand.addr;
+	sge.lkey = demand.mr->lkey;
+	good = check(!ibv_advise_mr(pd, advice, flush, &sge, 1), "advice") &&
+	       check(!mincore(demand.addr, 1, &there) && there & 1,
+		     "the page is not there") &&
+	       !munmap(demand.addr, PAGE_BYTES) &&
+	       check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EFAULT,
+		     "a hole was brought in") &&
+	       check(!ibv_advise_mr(pd, advice, 0, &sge, 1),
+		     "advice need not be taken");
+	sge.length++;
+	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
+		     "more than the region") &&
+	       good;
+	sge.lkey = stage->setup->b_mem.mr->lkey;
+	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
+		     "a pinned region") &&
+	       good;
+	return demand_destroy(&demand) && good;
+}
+
+bool demand_advertised(struct stage *stage)
+{
+	struct ibv_device_attr_ex attr;
+	struct ibv_mr *mr = stage->setup->a_mem.mr;
+
+	return check(!ibv_query_device_ex(stage->setup->a_dev.ctx, NULL, &attr),
+		     "ibv_query_device_ex fails") &&
+	       check(attr.odp_caps.general_caps ==
+			     (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
+		     "capabilities 0x%llx",
+		     (unsigned long long)attr.odp_caps.general_caps) &&
+	       check(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				  DEMAND_ACCESS) &&
+			     errno == EOPNOTSUPP,
+		     "a pinned region was changed");
+}
+
+bool demand_refused(struct stage *stage)
+{
+	struct micdv_window *window;
+	struct demand demand;
+	bool good;
+
+	if (!demand_create(&demand, stage, false))
+		return false;
+	errno = 0;
+	window = micdv_map_window(stage->a.qp, (uintptr_t)demand.addr,
+				  demand.mr->rkey, REGION_BYTES, PROT_READ);
+	good = check(!window && errno == EOPNOTSUPP, "a window: %s",
+		     strerror(errno));
+	if (window)
+		micdv_unmap_window(window);
+	errno = 0;
+	good = check(ibv_rereg_mr(demand.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
+				  NULL, 0, IBV_ACCESS_LOCAL_WRITE) &&
+			     errno == EOPNOTSUPP,
+		     "registered again: %s", strerror(errno)) &&
+	       good &&
+	       /* and it is as it was */
+	       succeeds(access_demand(stage, IBV_WR_RDMA_WRITE, &demand));
+	return demand_destroy(&demand) && good;
+}
