@@ -368,7 +368,8 @@ static bool unmapped_window(void)
 		ok = succeeds(scif_writeto(own, at, LARGE, 0, SYNC), 0,
 			      "from it") &&
 		     succeeds(scif_readfrom(own, 0, LARGE, 0, SYNC), 0,
-			      "back") && ok;
+			      "back") &&
+		     ok;
 		memcpy(&word, couple.mem + 8, 8);
 	} while (ok && word != 0x99 && now_ms() < limit);
 	ok = check(word == 0x99, "the signal is 0x%llx",
