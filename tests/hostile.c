@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * A process that spoils the indices of its own queues: what ends is that queue,
- * with the event that says so, and nothing else. And one that spoils a receive
- * says nothing of those behind it.
+ * with the event that says so, and nothing else. And one that spoils requests,
+ * which fail, or a receive, which says nothing of those behind it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "event.h"
 #include "setup.h"
+#include "srq.h"
 #include "tap.h"
 #include "work.h"
 
@@ -227,6 +227,75 @@ static bool spoiled_completion_queue(struct stage *stage, struct maps *maps)
 	       event_expect(ctx, IBV_EVENT_CQ_ERR, stage->cq);
 }
 
+/* --- requests that nobody can post --------------------------------------------- */
+
+enum { SPOILED_ID = 0x6543210 };
+
+static struct mic_send_wqe *find_request(const struct map *map)
+{
+	size_t i;
+
+	for (i = 0; i + MIC_SEND_WQE_HDR / 4 <= map->words;
+	     i += MIC_SEND_WQE_HDR / 4)
+		if (map->start[i] == SPOILED_ID && !map->start[i + 1])
+			return (struct mic_send_wqe *)&map->start[i];
+	return NULL;
+}
+
+/*
+ * Two requests wait for a receive of the peer; the second is changed before
+ * its turn comes.
+ */
+static bool fails_as(struct stage *stage, const struct maps *maps,
+		     void (*change)(volatile struct mic_send_wqe *wqe))
+{
+	struct mic_send_wqe *wqe;
+
+	post_empty_send(&stage->b, 1, IBV_SEND_SIGNALED);
+	post_empty_send(&stage->b, SPOILED_ID, IBV_SEND_SIGNALED);
+	wqe = find_request(&maps->qp);
+	if (!check(wqe, "the request is not found"))
+		return false;
+	change(wqe);
+	post_recv(&stage->a, 2, NULL, 0);
+	post_recv(&stage->a, 3, NULL, 0);
+	return cq_expect(stage->cq, 1, IBV_WC_SUCCESS) &&
+	       cq_expect(stage->a.recv_cq, 2, IBV_WC_SUCCESS) &&
+	       cq_expect(stage->cq, SPOILED_ID, IBV_WC_LOC_QP_OP_ERR) &&
+	       is_in(&stage->b, IBV_QPS_ERR) && is_in(&stage->a, IBV_QPS_RTS) &&
+	       cq_stays_empty(stage->a.recv_cq, 20);
+}
+
+static void no_such_opcode(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = 99;
+}
+
+static void opcode_of_the_kernel(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = MIC_WR_REG_MR;
+}
+
+static void no_such_flag(volatile struct mic_send_wqe *wqe)
+{
+	wqe->flags = MIC_WQE_FLAGS_ALL + 1;
+}
+
+static bool unknown_opcode(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, no_such_opcode);
+}
+
+static bool kernel_opcode(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, opcode_of_the_kernel);
+}
+
+static bool unknown_flag(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, no_such_flag);
+}
+
 /* --- elements of a queue that XRC targets use --------------------------------- */
 
 enum {
@@ -237,60 +306,19 @@ enum {
 	XRC_LIST = 32, /* as many as the target itself has room for */
 };
 
-struct xrc {
-	struct ibv_xrcd *xrcd;
-	struct ibv_cq *cq;
-	struct ibv_srq *srq;
-	struct map map; /* the queue's */
-	struct endpoint a;
-	struct endpoint b;
-};
-
-static void xrc_queues(struct xrc *xrc, struct setup *setup)
+/* The queue, and where this process has it mapped. */
+static struct map xrc_open(struct xrc *xrc, struct setup *setup)
 {
-	struct ibv_xrcd_init_attr domain = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = XRC_RECEIVES, .max_sge = XRC_SGES },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_XRC,
-		.pd = setup->b_dev.pd,
-	};
+	struct map map;
 
-	xrc->xrcd = ibv_open_xrcd(setup->b_dev.ctx, &domain);
-	xrc->cq = ibv_create_cq(setup->b_dev.ctx, 64, NULL, NULL, 0);
+	xrc_open_domain(xrc, setup);
 	new_map();
-	attr.xrcd = xrc->xrcd;
-	attr.cq = xrc->cq;
-	xrc->srq = ibv_create_srq_ex(setup->b_dev.ctx, &attr);
-	xrc->map = new_map();
-	if (!xrc->xrcd || !xrc->cq || !xrc->srq || !xrc->map.start)
-		bail("no XRC queues: %s", strerror(errno));
-}
-
-static void xrc_open(struct xrc *xrc, struct setup *setup)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_XRC_SEND);
-
-	xrc_queues(xrc, setup);
-	endpoint_create(&xrc->a, &setup->a_dev, &options);
-	options.type = IBV_QPT_XRC_RECV;
-	options.xrcd = xrc->xrcd;
-	endpoint_create(&xrc->b, &setup->b_dev, &options);
-	pair_connect(&xrc->a, &xrc->b);
-}
-
-static void xrc_close(struct xrc *xrc)
-{
-	pair_destroy(&xrc->a, &xrc->b);
-	check(!ibv_destroy_srq(xrc->srq), "ibv_destroy_srq fails");
-	check(!ibv_destroy_cq(xrc->cq), "ibv_destroy_cq fails");
-	check(!ibv_close_xrcd(xrc->xrcd), "ibv_close_xrcd fails");
-	new_map();
+	xrc->srq[0] = xrc_create_srq(xrc, XRC_RECEIVES, XRC_SGES);
+	map = new_map();
+	if (!map.start)
+		bail("the XRC queue is not mapped");
+	xrc_connect(xrc);
+	return map;
 }
 
 static bool xrc_post_all(struct xrc *xrc, const struct region *memory)
@@ -307,7 +335,7 @@ static bool xrc_post_all(struct xrc *xrc, const struct region *memory)
 			sges[j] = region_sge(memory, j * XRC_SGE_BYTES,
 					     XRC_SGE_BYTES);
 		wr.wr_id = XRC_FIRST_ID + i;
-		if (!check(!ibv_post_srq_recv(xrc->srq, &wr, &bad),
+		if (!check(!ibv_post_srq_recv(xrc->srq[0], &wr, &bad),
 			   "receive %u is refused", i))
 			return false;
 	}
@@ -320,24 +348,23 @@ static bool xrc_send(struct xrc *xrc, struct setup *setup, uint32_t length,
 	struct ibv_sge sge = region_sge(&setup->a_mem, 0, length);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
 
-	ibv_get_srq_num(xrc->srq, &wr.qp_type.xrc.remote_srqn);
+	xrc_aim(xrc, 0, &wr);
 	post_send(&xrc->a, &wr);
 	return cq_expect(xrc->a.send_cq, 1, status);
 }
 
 /* The receive says that it has more elements than one of this queue can. */
-static bool xrc_spoil(struct xrc *xrc, unsigned int which)
+static bool xrc_spoil(const struct map *map, unsigned int which)
 {
 	uint32_t id = XRC_FIRST_ID + which;
 	size_t i;
 
-	for (i = 0; i + 2 < xrc->map.words; i += 2)
-		if (xrc->map.start[i] == id &&
-		    xrc->map.start[i + 2] == XRC_SGES)
+	for (i = 0; i + 2 < map->words; i += 2)
+		if (map->start[i] == id && map->start[i + 2] == XRC_SGES)
 			break;
-	if (!check(i + 2 < xrc->map.words, "the receive is not found"))
+	if (!check(i + 2 < map->words, "the receive is not found"))
 		return false;
-	*(volatile uint32_t *)&xrc->map.start[i + 2] = XRC_LIST;
+	*(volatile uint32_t *)&map->start[i + 2] = XRC_LIST;
 	return true;
 }
 
@@ -345,17 +372,19 @@ static bool spoiled_receive(struct setup *setup, unsigned int which)
 {
 	const uint32_t whole = XRC_SGES * XRC_SGE_BYTES;
 	struct xrc xrc;
+	struct map map;
 	unsigned int i;
 	bool ok;
 
-	xrc_open(&xrc, setup);
-	ok = xrc_post_all(&xrc, &setup->b_mem) && xrc_spoil(&xrc, which);
+	map = xrc_open(&xrc, setup);
+	ok = xrc_post_all(&xrc, &setup->b_mem) && xrc_spoil(&map, which);
 	for (i = 0; ok && i < which; i++)
 		ok = xrc_send(&xrc, setup, whole, IBV_WC_SUCCESS) &&
 		     cq_expect(xrc.cq, XRC_FIRST_ID + i, IBV_WC_SUCCESS);
 	ok = ok && xrc_send(&xrc, setup, whole + 1, IBV_WC_REM_INV_REQ_ERR) &&
 	     cq_expect(xrc.cq, XRC_FIRST_ID + which, IBV_WC_LOC_LEN_ERR);
 	xrc_close(&xrc);
+	new_map();
 	return ok;
 }
 
@@ -370,6 +399,9 @@ static const struct {
 	{ spoiled_receive_queue, "the index of a receive queue", false },
 	{ spoiled_shared_queue, "the index of a shared receive queue", true },
 	{ spoiled_completion_queue, "the index of a completion queue", false },
+	{ unknown_opcode, "an opcode that there is not", false },
+	{ kernel_opcode, "an opcode that only the kernel has", false },
+	{ unknown_flag, "a flag that there is not", false },
 };
 
 int main(int argc, char **argv)

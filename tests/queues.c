@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "setup.h"
+#include "srq.h"
 #include "tap.h"
 #include "work.h"
 #include "writer.h"
@@ -330,21 +331,9 @@ static bool list_with_bad_request(struct setup *setup)
 	return ok;
 }
 
-static struct ibv_srq *new_srq(struct setup *setup, uint32_t max_wr)
-{
-	struct ibv_srq_init_attr attr = {
-		.attr = { .max_wr = max_wr, .max_sge = 2 },
-	};
-	struct ibv_srq *srq = ibv_create_srq(setup->a_dev.pd, &attr);
-
-	if (!srq)
-		bail("no shared receive queue: %s", strerror(errno));
-	return srq;
-}
-
 static bool srq_list(struct setup *setup)
 {
-	struct ibv_srq *srq = new_srq(setup, 4);
+	struct ibv_srq *srq = srq_create(setup->a_dev.pd, 4, 2);
 	struct ibv_sge sge[3] = { { .addr = 0 } };
 	struct ibv_recv_wr wr[6], *bad = NULL;
 	unsigned int i;

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Shared receive queues: the limit, resizing, and those of XRC.
+ * Shared receive queues: the limit, resizing, those of XRC, and memory that is
+ * brought in when a message comes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "event.h"
+#include "memory.h"
 #include "setup.h"
+#include "srq.h"
 #include "tap.h"
 #include "work.h"
 
@@ -28,25 +31,13 @@ struct stage {
 	struct endpoint b[2];
 };
 
-static struct ibv_srq *new_srq(struct setup *setup, uint32_t max_wr)
-{
-	struct ibv_srq_init_attr attr = {
-		.attr = { .max_wr = max_wr, .max_sge = 2 },
-	};
-	struct ibv_srq *srq = ibv_create_srq(setup->b_dev.pd, &attr);
-
-	if (!srq)
-		bail("no shared receive queue: %s", strerror(errno));
-	return srq;
-}
-
 static void stage_open(struct stage *stage, struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	unsigned int i;
 
 	stage->setup = setup;
-	stage->srq = new_srq(setup, SMALL);
+	stage->srq = srq_create(setup->b_dev.pd, SMALL, 2);
 	stage->cq = ibv_create_cq(setup->b_dev.ctx, 2 * LARGE, NULL, NULL, 0);
 	if (!stage->cq)
 		bail("no completion queue: %s", strerror(errno));
@@ -271,77 +262,13 @@ static bool last_receive_event(struct stage *stage)
 
 /* --- XRC -------------------------------------------------------------------- */
 
-/* A domain on b with two shared receive queues on one completion queue. */
-struct xrc {
-	struct setup *setup;
-	struct ibv_xrcd *xrcd;
-	struct ibv_cq *cq;
-	struct ibv_srq *srq[2];
-	struct endpoint a;
-	struct endpoint b;
-};
-
-static struct ibv_srq *new_xrc_srq(struct xrc *xrc)
-{
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = SMALL, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_XRC,
-		.xrcd = xrc->xrcd,
-		.cq = xrc->cq,
-		.pd = xrc->setup->b_dev.pd,
-	};
-	struct ibv_srq *srq = ibv_create_srq_ex(xrc->setup->b_dev.ctx, &attr);
-
-	if (!srq)
-		bail("no XRC shared receive queue: %s", strerror(errno));
-	return srq;
-}
-
-static void xrc_open(struct xrc *xrc, struct setup *setup)
-{
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
-	};
-	struct endpoint_options options = endpoint_options(IBV_QPT_XRC_SEND);
-
-	xrc->setup = setup;
-	xrc->xrcd = ibv_open_xrcd(setup->b_dev.ctx, &attr);
-	xrc->cq = ibv_create_cq(setup->b_dev.ctx, 64, NULL, NULL, 0);
-	if (!xrc->xrcd || !xrc->cq)
-		bail("no XRC domain: %s", strerror(errno));
-	xrc->srq[0] = new_xrc_srq(xrc);
-	xrc->srq[1] = new_xrc_srq(xrc);
-	endpoint_create(&xrc->a, &setup->a_dev, &options);
-	options.type = IBV_QPT_XRC_RECV;
-	options.xrcd = xrc->xrcd;
-	endpoint_create(&xrc->b, &setup->b_dev, &options);
-	pair_connect(&xrc->a, &xrc->b);
-}
-
-static void xrc_close(struct xrc *xrc)
-{
-	unsigned int i;
-
-	pair_destroy(&xrc->a, &xrc->b);
-	for (i = 0; i < COUNT(xrc->srq); i++)
-		if (xrc->srq[i])
-			check(!ibv_destroy_srq(xrc->srq[i]), "destroy_srq");
-	check(!ibv_destroy_cq(xrc->cq), "ibv_destroy_cq fails");
-	check(!ibv_close_xrcd(xrc->xrcd), "ibv_close_xrcd fails");
-}
-
 static bool xrc_send(struct xrc *xrc, uint64_t id, unsigned int which)
 {
 	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, NULL, 0);
-	struct ibv_srq *srq = xrc->srq[which];
 
-	if (try_post_shared(srq, &xrc->setup->b_mem, id) ||
-	    ibv_get_srq_num(srq, &wr.qp_type.xrc.remote_srqn))
+	if (try_post_shared(xrc->srq[which], &xrc->setup->b_mem, id))
 		return check(false, "a receive is refused");
+	xrc_aim(xrc, which, &wr);
 	post_send(&xrc->a, &wr);
 	return cq_expect(xrc->a.send_cq, id, IBV_WC_SUCCESS);
 }
@@ -417,6 +344,130 @@ static bool xrc_resize(struct xrc *xrc)
 	       xrc_send(xrc, 9, 0) && cq_expect(xrc->cq, 8, IBV_WC_SUCCESS);
 }
 
+/* --- memory on demand ------------------------------------------------------- */
+
+enum { DEMAND_ID = 5, GRH_BYTES = 40, WRITE_OFFSET = 2 * PAGE_BYTES };
+
+/* No page of it is there before somebody wants it. */
+static void demand_open(struct region *region, struct ibv_pd *pd)
+{
+	if (!region_map(region, MEMORY_ANON, 4 * PAGE_BYTES))
+		bail("cannot map memory");
+	region_register(region, pd,
+			IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE |
+				IBV_ACCESS_REMOTE_WRITE);
+	if (madvise(region->map, region->map_length, MADV_DONTNEED))
+		bail("madvise: %s", strerror(errno));
+}
+
+/* @wr, a SEND without its data, arrives in memory that is not there yet. */
+static bool demand_arrives(struct setup *setup, struct endpoint *a,
+			   struct ibv_srq *srq, struct ibv_cq *cq,
+			   struct ibv_send_wr *wr)
+{
+	bool datagram = a->options.type == IBV_QPT_UD;
+	struct ibv_recv_wr recv = { .wr_id = DEMAND_ID, .num_sge = 1 }, *bad;
+	struct region from, to;
+	struct ibv_sge send, receive;
+	struct ibv_wc wc;
+	bool ok;
+
+	demand_open(&from, setup->a_dev.pd);
+	demand_open(&to, setup->b_dev.pd);
+	memset(from.addr, 0x5a, 8);
+	send = region_sge(&from, 0, 8);
+	wr->sg_list = &send;
+	wr->num_sge = 1;
+	receive = region_sge(&to, 0, 100);
+	recv.sg_list = &receive;
+	ok = check(!ibv_post_srq_recv(srq, &recv, &bad), "no receive");
+	post_send(a, wr);
+	ok = ok && cq_expect(a->send_cq, wr->wr_id, IBV_WC_SUCCESS) &&
+	     cq_success(cq, DEMAND_ID, &wc) &&
+	     all_are(to.addr + (datagram ? GRH_BYTES : 0), 8, 0x5a);
+	region_destroy(&from);
+	region_destroy(&to);
+	return ok;
+}
+
+/* On UC a WRITE, too, goes where nothing is; the SEND comes after it. */
+static bool demand_write(struct setup *setup, struct endpoint *a,
+			 struct endpoint *b, struct ibv_srq *srq)
+{
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, NULL, 0);
+	struct ibv_send_wr after = send_wr(2, IBV_WR_SEND, NULL, 0);
+	struct region to;
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+	bool ok;
+
+	demand_open(&to, setup->b_dev.pd);
+	memset(setup->a_mem.addr, 0x66, 8);
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.wr.rdma.remote_addr = to.rdma_addr + WRITE_OFFSET;
+	wr.wr.rdma.rkey = to.mr->rkey;
+	post_send(a, &wr);
+	ok = check(!try_post_shared(srq, &setup->b_mem, 2), "no receive");
+	post_send(a, &after);
+	ok = ok && cq_expect(a->send_cq, 1, IBV_WC_SUCCESS) &&
+	     cq_expect(a->send_cq, 2, IBV_WC_SUCCESS) &&
+	     cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS) &&
+	     all_are(to.addr + WRITE_OFFSET, 8, 0x66);
+	region_destroy(&to);
+	return ok;
+}
+
+static bool demand_of(struct setup *setup, enum ibv_qp_type type)
+{
+	struct endpoint_options options = endpoint_options(type);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
+	struct ibv_srq *srq = srq_create(setup->b_dev.pd, SMALL, 2);
+	struct ibv_ah *ah = NULL;
+	struct endpoint a, b;
+	bool ok;
+
+	endpoint_create(&a, &setup->a_dev, &options);
+	options.srq = srq;
+	endpoint_create(&b, &setup->b_dev, &options);
+	pair_connect(&a, &b);
+	if (type == IBV_QPT_UD) {
+		ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = b.qp->qp_num;
+		wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
+	}
+	ok = demand_arrives(setup, &a, srq, b.recv_cq, &wr) &&
+	     (type != IBV_QPT_UC || demand_write(setup, &a, &b, srq));
+	pair_destroy(&a, &b);
+	check(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
+	if (ah)
+		check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
+	return ok;
+}
+
+static bool demand_rc(struct stage *stage)
+{
+	return demand_of(stage->setup, IBV_QPT_RC);
+}
+
+static bool demand_uc(struct stage *stage)
+{
+	return demand_of(stage->setup, IBV_QPT_UC);
+}
+
+static bool demand_ud(struct stage *stage)
+{
+	return demand_of(stage->setup, IBV_QPT_UD);
+}
+
+static bool demand_xrc(struct xrc *xrc)
+{
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
+
+	xrc_aim(xrc, 0, &wr);
+	return demand_arrives(xrc->setup, &xrc->a, xrc->srq[0], xrc->cq, &wr);
+}
+
 /* ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -430,6 +481,9 @@ static const struct {
 	{ limit_event, "one event when the limit is passed" },
 	{ limit_survives_resize, "resizing keeps the limit" },
 	{ last_receive_event, "the event of the last receive" },
+	{ demand_rc, "memory on demand: RC" },
+	{ demand_uc, "memory on demand: UC" },
+	{ demand_ud, "memory on demand: UD" },
 };
 
 static const struct {
@@ -441,6 +495,7 @@ static const struct {
 	{ xrc_destroy_target, "XRC: a destroyed target's completions stay" },
 	{ xrc_resize, "XRC: resizing" },
 	{ xrc_no_queues, "XRC: a target of any size is made without queues" },
+	{ demand_xrc, "memory on demand: XRC" },
 };
 
 static void run_case(struct setup *setup, struct neighbours *neighbours,
@@ -461,7 +516,10 @@ static void run_xrc_case(struct setup *setup, struct neighbours *neighbours,
 	struct xrc xrc;
 	bool ok;
 
-	xrc_open(&xrc, setup);
+	xrc_open_domain(&xrc, setup);
+	xrc.srq[0] = xrc_create_srq(&xrc, SMALL, 1);
+	xrc.srq[1] = xrc_create_srq(&xrc, SMALL, 1);
+	xrc_connect(&xrc);
 	ok = xrc_cases[i].run(&xrc);
 	xrc_close(&xrc);
 	tap_ok(neighbours_work(neighbours) && ok, "%s", xrc_cases[i].name);
