@@ -29,7 +29,7 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->vendor_part_id = MIC_VENDOR_PART_ID;
 	attr->hw_ver = 1;
 	attr->max_mr_size = U64_MAX;
-	attr->page_size_cap = GENMASK(30, PAGE_SHIFT);
+	attr->page_size_cap = PAGE_SIZE | PMD_SIZE;
 	attr->max_qp = MIC_MAX_QP;
 	attr->max_qp_wr = MIC_MAX_WR;
 	attr->max_send_sge = MIC_MAX_SGE;
