@@ -335,6 +335,32 @@ static void peer_elsewhere(struct scene *scene)
 	endpoint_connect(&scene->b, &address);
 }
 
+/* The peer is connected again, with a PSN that is @ahead of the next request's. */
+static void connect_again(struct scene *scene, int ahead)
+{
+	struct endpoint_address address = endpoint_address(&scene->a);
+
+	/* one message has gone */
+	address.psn = (address.psn + 1 + ahead) & 0xffffff;
+	set_peer_state(scene, IBV_QPS_RESET);
+	endpoint_connect(&scene->b, &address);
+}
+
+static void psn_agrees(struct scene *scene)
+{
+	connect_again(scene, 0);
+}
+
+static void psn_ahead(struct scene *scene)
+{
+	connect_again(scene, 1);
+}
+
+static void psn_behind(struct scene *scene)
+{
+	connect_again(scene, -1);
+}
+
 static void short_word(struct scene *scene)
 {
 	scene->local.length = 4;
@@ -436,6 +462,13 @@ const struct fault faults[] = {
 	{ "peer in ERR", ALL, peer_error, NO_ANSWER, few_retries },
 	{ "peer connected with another", ALL, peer_elsewhere, NO_ANSWER,
 	  few_retries },
+	{ "PSN ahead of the requester's", ALL, psn_ahead, NO_ANSWER,
+	  few_retries },
+	{ "PSN behind the requester's", ALL, psn_behind, NO_ANSWER,
+	  few_retries },
+	/* not SEND_WITH_INV: the region's key is none that can be invalidated */
+	{ "peer connected again, PSNs that agree",
+	  ALL & ~BIT(IBV_WR_SEND_WITH_INV), psn_agrees, FINE, few_retries },
 	{ "wrong rkey for no bytes", WRITES | READS, zero_length, FINE, NULL },
 };
 

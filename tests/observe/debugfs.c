@@ -216,6 +216,39 @@ static bool keys_shown(struct setup *setup)
 	       ok;
 }
 
+/* The line of the windows of @qpn; the caller frees it. NULL if there is none. */
+static char *window_line(struct setup *setup, uint32_t qpn)
+{
+	char *text = read_debugfs(setup->a_dev.name, "windows");
+	char *rest = text, *line, *found = NULL;
+
+	while (text && !found && (line = next_line(&rest)))
+		if (number_after(line, "qp") == qpn)
+			found = strdup(line);
+	free(text);
+	return found;
+}
+
+static bool windows_shown(struct setup *setup)
+{
+	uint32_t qpn = setup->a.qp->qp_num;
+	struct micdv_window *window = map_window(setup, PAGE_BYTES);
+	char *line = window_line(setup, qpn);
+	bool ok;
+
+	ok = check(line, "the window is not listed") &&
+	     number_is(line, "rkey", setup->b_mem.mr->rkey) &&
+	     number_is(line, "addr", setup->b_mem.rdma_addr) &&
+	     number_is(line, "length", PAGE_BYTES) &&
+	     number_is(line, "pages", 2);
+	free(line);
+	ok = check(!micdv_unmap_window(window), "unmapping fails") && ok;
+	line = window_line(setup, qpn);
+	ok = check(!line, "it stays: %s", line) && ok;
+	free(line);
+	return ok;
+}
+
 /* The folder follows the name; a file that was open is at its end. */
 static bool rename_followed(struct setup *setup)
 {
@@ -246,6 +279,7 @@ static int read_all(struct setup *setup)
 	for (i = 0; i < READS; i++) {
 		free(read_debugfs(setup->a_dev.name, "qps"));
 		free(read_debugfs(setup->a_dev.name, "mkeys"));
+		free(read_debugfs(setup->a_dev.name, "windows"));
 		free(text_of_command("rdma resource show qp -dd"));
 		free(text_of_command("rdma resource show cq -dd"));
 		free(text_of_command("rdma resource show mr -dd"));
@@ -306,6 +340,7 @@ void test_debugfs(struct setup *setup)
 	tap_ok(target_shown(setup), "debugfs: an XRC target");
 	tap_ok(management_shown(setup), "debugfs: the management queue pair");
 	tap_ok(keys_shown(setup), "debugfs: sums of the keys");
+	tap_ok(windows_shown(setup), "debugfs: windows");
 	tap_ok(rename_followed(setup), "debugfs: under a new name");
 	tap_ok(readers_survive(setup), "debugfs: read while objects go");
 	pair_destroy(&setup->a, &setup->b);

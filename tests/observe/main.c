@@ -4,6 +4,10 @@
  * done, the resources of a process are listed with their state, debugfs shows
  * each queue pair, and tracepoints tell the story of a request.
  */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include "observe.h"
 #include "tap.h"
 
@@ -64,6 +68,18 @@ bool exchange(struct setup *setup, enum ibv_wr_opcode opcode, uint32_t bytes,
 			return false;
 	}
 	return true;
+}
+
+struct micdv_window *map_window(struct setup *setup, size_t bytes)
+{
+	struct micdv_window *window;
+
+	window = micdv_map_window(setup->a.qp, setup->b_mem.rdma_addr,
+				  setup->b_mem.mr->rkey, bytes,
+				  PROT_READ | PROT_WRITE);
+	if (!window)
+		bail("micdv_map_window: %s", strerror(errno));
+	return window;
 }
 
 int main(int argc, char **argv)

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <infiniband/micdv.h>
+
 #include "device.h"
 #include "endpoint.h"
 #include "memory.h"
@@ -43,6 +45,9 @@ void receive(struct setup *setup, uint64_t id);
 /* @count of these with success; receives that they need are there. */
 bool exchange(struct setup *setup, enum ibv_wr_opcode opcode, uint32_t bytes,
 	      int count);
+
+/* Map @bytes of @b's memory for @a, from its start on. */
+struct micdv_window *map_window(struct setup *setup, size_t bytes);
 
 /* Options for faults that are found without much waiting. */
 struct endpoint_options impatient_options(void);

@@ -181,6 +181,37 @@ static bool region_listed(struct setup *setup)
 		     "blocks are missing: %s", line);
 }
 
+static bool counts_windows(struct setup *setup, uint64_t count)
+{
+	char key[16], line[LINE_BYTES];
+	const struct filter filters[FILTERS] = { { "lkey", key } };
+
+	snprintf(key, sizeof(key), "0x%x", setup->b_mem.mr->lkey);
+	return find_qp(&setup->a, line) &&
+	       number_is(line, "drv_windows_imported", count) &&
+	       number_is(line, "drv_windows_exported", 0) &&
+	       find_qp(&setup->b, line) &&
+	       number_is(line, "drv_windows_imported", 0) &&
+	       number_is(line, "drv_windows_exported", count) &&
+	       list_is(&setup->b_dev, "mr", filters, line, 1) &&
+	       number_is(line, "drv_mapped", count);
+}
+
+/* Both sides know of what is mapped, and that it is not any more. */
+static bool windows_listed(struct setup *setup)
+{
+	struct micdv_window *one, *other;
+	bool ok;
+
+	one = map_window(setup, PAGE_BYTES);
+	ok = counts_windows(setup, 1);
+	other = map_window(setup, 3 * PAGE_BYTES);
+	ok = counts_windows(setup, 2) && ok;
+	return check(!micdv_unmap_window(one) && !micdv_unmap_window(other),
+		     "unmapping fails") &&
+	       counts_windows(setup, 0) && ok;
+}
+
 /* The requester says that it waits, and how often it will still try. */
 static bool wait_listed(struct setup *setup)
 {
@@ -282,6 +313,7 @@ void test_resources(struct setup *setup)
 	tap_ok(wait_listed(setup), "resources: a queue pair that waits");
 	tap_ok(overflow_listed(setup), "resources: a full completion queue");
 	tap_ok(region_listed(setup), "resources: memory region");
+	tap_ok(windows_listed(setup), "resources: windows, on both sides");
 	tap_ok(domain_listed(setup), "resources: protection domain");
 	tap_ok(shared_queue_listed(setup), "resources: shared receive queue");
 	tap_ok(listener_listed(setup), "resources: listener of rdma_cm");
