@@ -11,22 +11,6 @@ POLL_US=/sys/module/ib_mic/parameters/poll_us
 perftest_port=18515
 perftest_log=$(mktemp -d)
 
-# gid_index DEVICE: of its first RoCE v2 GID that is an IPv4 address.
-gid_index() {
-	local port=/sys/class/infiniband/$1/ports/1 file index
-
-	# Only GIDs that exist have a type; asking for others takes long.
-	while read -r file; do
-		index=${file##*/}
-		if grep -q 'RoCE v2' "$port/gid_attrs/types/$index"; then
-			echo "$index"
-			return 0
-		fi
-	done < <(grep -l -E '^(0000:){5}ffff:' "$port"/gids/* | sort -V)
-	echo "$1 has no RoCE v2 GID of an IPv4 address" >&2
-	return 1
-}
-
 # await_listener PORT PID: PID listens on PORT. Connecting to find out would
 # use up the one connection that it accepts.
 await_listener() {

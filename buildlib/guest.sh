@@ -194,6 +194,22 @@ wait_active() {
 	return 1
 }
 
+# gid_index DEVICE: of its first RoCE v2 GID that is an IPv4 address.
+gid_index() {
+	local port=/sys/class/infiniband/$1/ports/1 file index
+
+	# Only GIDs that exist have a type; asking for others takes long.
+	while read -r file; do
+		index=${file##*/}
+		if grep -q 'RoCE v2' "$port/gid_attrs/types/$index"; then
+			echo "$index"
+			return 0
+		fi
+	done < <(grep -l -E '^(0000:){5}ffff:' "$port"/gids/* | sort -V)
+	echo "$1 has no RoCE v2 GID of an IPv4 address" >&2
+	return 1
+}
+
 # insmod_mic: the modules, as built by this tree for this kernel.
 insmod_mic() {
 	local dir=$MIC_TREE/build/kmod-$MIC_KERNEL

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <infiniband/micdv.h>
 
+#include "bind.h"
 #include "clock.h"
 #include "endpoint.h"
 #include "hammer.h"
@@ -19,7 +20,6 @@
 
 enum {
 	MEMORY_BYTES = 32 * 4096,
-	BIND_ID = 50,
 	INVALIDATE_ID = 60,
 	RECEIVE_ID = 70,
 	ACCESS_ID = 80,
@@ -38,39 +38,20 @@ struct stage {
 	uint32_t key; /* that a uses */
 };
 
-static struct ibv_mw_bind_info bind_info(struct stage *stage, size_t length)
-{
-	return (struct ibv_mw_bind_info){
-		.mr = stage->memory.mr,
-		.addr = stage->memory.rdma_addr,
-		.length = length,
-		.mw_access_flags = RIGHTS,
-	};
-}
-
 static bool bind1(struct stage *stage, size_t length)
 {
-	struct ibv_mw_bind bind = {
-		.wr_id = BIND_ID,
-		.send_flags = IBV_SEND_SIGNALED,
-	};
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, length,
+						 RIGHTS);
 
-	if (length)
-		bind.bind_info = bind_info(stage, length);
-	return check(!ibv_bind_mw(stage->b.qp, stage->mw, &bind),
-		     "ibv_bind_mw fails") &&
-	       cq_expect(stage->b.send_cq, BIND_ID, IBV_WC_SUCCESS);
+	return bind_type1(&stage->b, stage->mw, length ? &info : NULL);
 }
 
 static bool bind2(struct stage *stage, uint32_t key)
 {
-	struct ibv_send_wr wr = send_wr(BIND_ID, IBV_WR_BIND_MW, NULL, 0);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0,
+						 MEMORY_BYTES, RIGHTS);
 
-	wr.bind_mw.mw = stage->mw;
-	wr.bind_mw.rkey = key;
-	wr.bind_mw.bind_info = bind_info(stage, MEMORY_BYTES);
-	post_send(&stage->b, &wr);
-	return cq_expect(stage->b.send_cq, BIND_ID, IBV_WC_SUCCESS);
+	return bind_type2(&stage->b, stage->mw, key, &info, IBV_WC_SUCCESS);
 }
 
 static bool bind_first(struct stage *stage, enum ibv_mw_type type)

@@ -24,25 +24,6 @@ struct pair {
 	struct endpoint b;
 };
 
-static void go(struct endpoint *ep, enum ibv_qp_state state)
-{
-	int error = endpoint_set_state(ep, state);
-
-	if (error)
-		bail("cannot go to %s: %s", state_name(state), strerror(error));
-}
-
-static bool expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
-			 enum ibv_wc_status status)
-{
-	uint64_t id;
-
-	for (id = from; id < to; id++)
-		if (!cq_expect(cq, id, status))
-			return false;
-	return true;
-}
-
 /* --- draining --------------------------------------------------------------- */
 
 static void to_sqd(struct endpoint *ep, bool notify)
@@ -86,9 +67,9 @@ static bool drain_idle(struct pair *pair)
 	if (!cq_stays_empty(pair->a.send_cq, 50) ||
 	    !cq_stays_empty(pair->b.recv_cq, 0))
 		return false;
-	go(&pair->a, IBV_QPS_RTS);
-	return expect_range(pair->a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
-	       expect_range(pair->b.recv_cq, 0, 5, IBV_WC_SUCCESS);
+	endpoint_go(&pair->a, IBV_QPS_RTS);
+	return cq_expect_range(pair->a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
+	       cq_expect_range(pair->b.recv_cq, 0, 5, IBV_WC_SUCCESS);
 }
 
 /* What has begun is finished, what has not waits. */
@@ -111,9 +92,9 @@ static bool drain_busy(struct pair *pair)
 	    !cq_stays_empty(pair->a.send_cq, 50) ||
 	    !check(draining(&pair->a) == 0, "it is still draining"))
 		return false;
-	go(&pair->a, IBV_QPS_RTS);
-	return expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
-	       expect_range(pair->b.recv_cq, 0, 3, IBV_WC_SUCCESS);
+	endpoint_go(&pair->a, IBV_QPS_RTS);
+	return cq_expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
+	       cq_expect_range(pair->b.recv_cq, 0, 3, IBV_WC_SUCCESS);
 }
 
 static bool drain_quietly(struct pair *pair)
@@ -123,7 +104,7 @@ static bool drain_quietly(struct pair *pair)
 	if (!events_none(pair->setup->a_dev.ctx) ||
 	    !check(draining(&pair->a) == 0, "it is still draining"))
 		return false;
-	go(&pair->a, IBV_QPS_RTS);
+	endpoint_go(&pair->a, IBV_QPS_RTS);
 	return exchange_empty(&pair->a, &pair->b, 1);
 }
 
@@ -140,7 +121,7 @@ static bool drained_receives(struct pair *pair)
 	    !check(!ibv_modify_qp(pair->a.qp, &attr, IBV_QP_ACCESS_FLAGS),
 		   "rights can't be changed"))
 		return false;
-	go(&pair->a, IBV_QPS_RTS);
+	endpoint_go(&pair->a, IBV_QPS_RTS);
 	wr.wr.rdma.remote_addr = pair->setup->a_mem.rdma_addr;
 	wr.wr.rdma.rkey = pair->setup->a_mem.mr->rkey;
 	post_send(&pair->b, &wr);
@@ -156,8 +137,8 @@ static bool drained_to_error(struct pair *pair)
 	to_sqd(&pair->a, false);
 	for (id = 0; id < 5; id++)
 		post_empty_send(&pair->a, id, 0);
-	go(&pair->a, IBV_QPS_ERR);
-	return expect_range(pair->a.send_cq, 0, 5, IBV_WC_WR_FLUSH_ERR);
+	endpoint_go(&pair->a, IBV_QPS_ERR);
+	return cq_expect_range(pair->a.send_cq, 0, 5, IBV_WC_WR_FLUSH_ERR);
 }
 
 /* --- destroyed in every state ------------------------------------------------ */
@@ -193,7 +174,7 @@ static void to_state(struct endpoint *ep, struct endpoint *peer,
 	if (state == IBV_QPS_SQD)
 		to_sqd(ep, false);
 	else if (state == IBV_QPS_ERR)
-		go(ep, IBV_QPS_ERR);
+		endpoint_go(ep, IBV_QPS_ERR);
 }
 
 /* A datagram that can't be sent: the send queue stops. */
@@ -253,8 +234,8 @@ static bool established(struct pair *pair)
 	struct ibv_async_event event;
 	bool ok;
 
-	go(&pair->a, IBV_QPS_RESET);
-	go(&pair->b, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->b, IBV_QPS_RESET);
 	endpoint_to_init(&pair->b);
 	endpoint_to_rtr(&pair->b, &a);
 	endpoint_connect(&pair->a, &b);
@@ -292,9 +273,9 @@ static bool full_receive_cq(struct setup *setup)
 		post_recv(&b, id, NULL, 0);
 		post_empty_send(&a, id, IBV_SEND_SIGNALED);
 	}
-	ok = expect_range(a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
+	ok = cq_expect_range(a.send_cq, 0, 5, IBV_WC_SUCCESS) &&
 	     event_expect(setup->b_dev.ctx, IBV_EVENT_CQ_ERR, cq) &&
-	     expect_range(cq, 0, cq->cqe, IBV_WC_SUCCESS) &&
+	     cq_expect_range(cq, 0, cq->cqe, IBV_WC_SUCCESS) &&
 	     cq_stays_empty(cq, 20);
 	pair_destroy(&a, &b);
 	check(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");

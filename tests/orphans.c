@@ -173,12 +173,6 @@ static bool wait_rounds(unsigned long n)
 		     "the initiator does not go on");
 }
 
-static bool relay(int from, int to, void *message, size_t length)
-{
-	return message_receive(from, message, length) &&
-	       message_send(to, message, length);
-}
-
 static bool start_both(struct process *owner, struct process *initiator)
 {
 	union {
@@ -189,11 +183,12 @@ static bool start_both(struct process *owner, struct process *initiator)
 
 	process_start(owner, own, NULL);
 	process_start(initiator, initiate, NULL);
-	return relay(owner->socket, initiator->socket, &message.offer,
-		     sizeof(message.offer)) &&
-	       relay(initiator->socket, owner->socket, &message.address,
-		     sizeof(message.address)) &&
-	       relay(owner->socket, initiator->socket, &message.byte, 1);
+	return message_relay(owner->socket, initiator->socket, &message.offer,
+			     sizeof(message.offer)) &&
+	       message_relay(initiator->socket, owner->socket, &message.address,
+			     sizeof(message.address)) &&
+	       message_relay(owner->socket, initiator->socket, &message.byte,
+			     1);
 }
 
 /* When it is reaped its regions are gone, and their windows. */

@@ -280,12 +280,6 @@ static bool set_scope(int scope)
 	return fclose(file) == 0 && ok;
 }
 
-static bool relay(int from, int to, void *message, size_t length)
-{
-	return message_receive(from, message, length) &&
-	       message_send(to, message, length);
-}
-
 static bool play(const struct scenario *scenario, const char *device,
 		 const char *peer, struct result *result)
 {
@@ -302,11 +296,11 @@ static bool play(const struct scenario *scenario, const char *device,
 	memset(result, 0, sizeof(*result));
 	process_start(&owner, own, &owner_side);
 	process_start(&initiator, initiate, &initiator_side);
-	ok = relay(owner.socket, initiator.socket, &message.offer,
-		   sizeof(message.offer)) &&
-	     relay(initiator.socket, owner.socket, &message.address,
-		   sizeof(message.address)) &&
-	     relay(owner.socket, initiator.socket, &message.byte, 1) &&
+	ok = message_relay(owner.socket, initiator.socket, &message.offer,
+			   sizeof(message.offer)) &&
+	     message_relay(initiator.socket, owner.socket, &message.address,
+			   sizeof(message.address)) &&
+	     message_relay(owner.socket, initiator.socket, &message.byte, 1) &&
 	     message_receive(initiator.socket, result, sizeof(*result));
 	ok = process_end(&initiator) && ok;
 	return process_end(&owner) && ok && result->finished;

@@ -24,31 +24,12 @@ struct pair {
 	struct endpoint b;
 };
 
-static bool expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
-			 enum ibv_wc_status status)
-{
-	uint64_t id;
-
-	for (id = from; id < to; id++)
-		if (!cq_expect(cq, id, status))
-			return false;
-	return true;
-}
-
 static bool expect_state(const struct endpoint *ep, enum ibv_qp_state state)
 {
 	enum ibv_qp_state found = endpoint_state(ep);
 
 	return check(found == state, "the QP is in %s instead of %s",
 		     state_name(found), state_name(state));
-}
-
-static void go(struct endpoint *ep, enum ibv_qp_state state)
-{
-	int error = endpoint_set_state(ep, state);
-
-	if (error)
-		bail("cannot go to %s: %s", state_name(state), strerror(error));
 }
 
 /* Requests that wait for a receive are flushed in order, all of them. */
@@ -58,8 +39,8 @@ static bool flush_waiting_sends(struct pair *pair)
 
 	for (id = 0; id < 20; id++)
 		post_empty_send(&pair->a, id, id % 3 ? 0 : IBV_SEND_SIGNALED);
-	go(&pair->a, IBV_QPS_ERR);
-	return expect_range(pair->a.send_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
+	endpoint_go(&pair->a, IBV_QPS_ERR);
+	return cq_expect_range(pair->a.send_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
 	       cq_stays_empty(pair->a.send_cq, 0) &&
 	       expect_state(&pair->a, IBV_QPS_ERR);
 }
@@ -70,8 +51,8 @@ static bool flush_receives(struct pair *pair)
 
 	for (id = 0; id < 20; id++)
 		post_recv(&pair->b, id, NULL, 0);
-	go(&pair->b, IBV_QPS_ERR);
-	return expect_range(pair->b.recv_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
+	endpoint_go(&pair->b, IBV_QPS_ERR);
+	return cq_expect_range(pair->b.recv_cq, 0, 20, IBV_WC_WR_FLUSH_ERR) &&
 	       cq_stays_empty(pair->b.recv_cq, 0);
 }
 
@@ -80,7 +61,7 @@ static bool post_in_error(struct pair *pair)
 {
 	uint64_t id;
 
-	go(&pair->a, IBV_QPS_ERR);
+	endpoint_go(&pair->a, IBV_QPS_ERR);
 	for (id = 0; id < 100; id++) {
 		post_empty_send(&pair->a, id, 0);
 		post_recv(&pair->a, id, NULL, 0);
@@ -95,7 +76,7 @@ static bool post_in_reset(struct pair *pair)
 {
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
 
-	go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
 	return check(try_post_send(&pair->a, &wr) != 0,
 		     "a send is accepted in RESET") &&
 	       check(try_post_recv(&pair->a, 1, NULL, 0) != 0,
@@ -106,7 +87,7 @@ static bool post_in_init(struct pair *pair)
 {
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
 
-	go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
 	endpoint_to_init(&pair->a);
 	return check(try_post_send(&pair->a, &wr) != 0,
 		     "a send is accepted in INIT") &&
@@ -119,7 +100,7 @@ static bool post_in_rtr(struct pair *pair)
 	struct endpoint_address address = endpoint_address(&pair->b);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
 
-	go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
 	endpoint_to_init(&pair->a);
 	endpoint_to_rtr(&pair->a, &address);
 	return check(try_post_send(&pair->a, &wr) != 0,
@@ -134,8 +115,8 @@ static bool receive_before_connect(struct pair *pair)
 	struct endpoint_address a = endpoint_address(&pair->a);
 	struct endpoint_address b = endpoint_address(&pair->b);
 
-	go(&pair->a, IBV_QPS_RESET);
-	go(&pair->b, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->b, IBV_QPS_RESET);
 	endpoint_to_init(&pair->b);
 	post_recv(&pair->b, 7, NULL, 0);
 	endpoint_to_rtr(&pair->b, &a);
@@ -156,8 +137,8 @@ static bool reset_and_again(struct pair *pair)
 			post_empty_send(&pair->a, 1000 + id, IBV_SEND_SIGNALED);
 			post_recv(&pair->a, 1000 + id, NULL, 0);
 		}
-		go(&pair->a, IBV_QPS_RESET);
-		go(&pair->b, IBV_QPS_RESET);
+		endpoint_go(&pair->a, IBV_QPS_RESET);
+		endpoint_go(&pair->b, IBV_QPS_RESET);
 		if (!cq_stays_empty(pair->a.send_cq, 20) ||
 		    !cq_stays_empty(pair->a.recv_cq, 0))
 			return false;
@@ -174,10 +155,10 @@ static bool error_and_again(struct pair *pair)
 	uint64_t round;
 
 	for (round = 0; round < 5; round++) {
-		go(&pair->a, IBV_QPS_ERR);
-		go(&pair->b, IBV_QPS_ERR);
-		go(&pair->a, IBV_QPS_RESET);
-		go(&pair->b, IBV_QPS_RESET);
+		endpoint_go(&pair->a, IBV_QPS_ERR);
+		endpoint_go(&pair->b, IBV_QPS_ERR);
+		endpoint_go(&pair->a, IBV_QPS_RESET);
+		endpoint_go(&pair->b, IBV_QPS_RESET);
 		pair_connect(&pair->a, &pair->b);
 		if (!exchange_empty(&pair->a, &pair->b, round))
 			return false;
@@ -195,8 +176,8 @@ static bool wait_for_receive(struct pair *pair)
 		return false;
 	post_recv(&pair->b, 11, NULL, 0);
 	post_recv(&pair->b, 12, NULL, 0);
-	return expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
-	       expect_range(pair->b.recv_cq, 11, 13, IBV_WC_SUCCESS);
+	return cq_expect_range(pair->a.send_cq, 1, 3, IBV_WC_SUCCESS) &&
+	       cq_expect_range(pair->b.recv_cq, 11, 13, IBV_WC_SUCCESS);
 }
 
 /*
@@ -259,8 +240,8 @@ static bool overrun_cq(struct setup *setup, struct endpoint *a,
 	for (id = 0; id < entries + 8; id++)
 		post_empty_send(a, id, IBV_SEND_SIGNALED);
 	/* when all have arrived, all have completed but perhaps the last */
-	if (!expect_range(b->recv_cq, 0, entries + 8, IBV_WC_SUCCESS) ||
-	    !expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
+	if (!cq_expect_range(b->recv_cq, 0, entries + 8, IBV_WC_SUCCESS) ||
+	    !cq_expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
 	    !cq_stays_empty(cq, 50) || !events_none(setup->a_dev.ctx) ||
 	    !expect_state(a, IBV_QPS_RTS))
 		return false;
@@ -268,7 +249,7 @@ static bool overrun_cq(struct setup *setup, struct endpoint *a,
 		post_recv(b, id, NULL, 0);
 	for (id = 0; id < 3; id++)
 		post_empty_send(a, 100 + id, IBV_SEND_SIGNALED);
-	return expect_range(cq, 100, 103, IBV_WC_SUCCESS);
+	return cq_expect_range(cq, 100, 103, IBV_WC_SUCCESS);
 }
 
 /* The same for requests that the process may execute by itself. */
@@ -283,13 +264,13 @@ static bool overrun_writes(struct setup *setup, struct endpoint *a,
 	wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
 	for (; wr.wr_id < entries + 8; wr.wr_id++)
 		post_send(a, &wr);
-	if (!expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
+	if (!cq_expect_range(cq, 0, entries, IBV_WC_SUCCESS) ||
 	    !cq_stays_empty(cq, 50) || !events_none(setup->a_dev.ctx) ||
 	    !expect_state(a, IBV_QPS_RTS))
 		return false;
 	for (wr.wr_id = 100; wr.wr_id < 103; wr.wr_id++)
 		post_send(a, &wr);
-	return expect_range(cq, 100, 103, IBV_WC_SUCCESS);
+	return cq_expect_range(cq, 100, 103, IBV_WC_SUCCESS);
 }
 
 static bool run_overrun(struct setup *setup, struct neighbours *neighbours)
@@ -366,7 +347,7 @@ static bool one_partition(struct pair *pair)
 	struct ibv_context *ctx = pair->setup->a_dev.ctx;
 	__be16 pkey = 0;
 
-	go(&pair->a, IBV_QPS_RESET);
+	endpoint_go(&pair->a, IBV_QPS_RESET);
 	return check(pair->setup->a_dev.port.pkey_tbl_len == 1, "the table") &&
 	       check(!ibv_query_pkey(ctx, 1, 0, &pkey) &&
 			     pkey == htobe16(0xffff),

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bind.h"
 #include "event.h"
 #include "pattern.h"
 #include "setup.h"
@@ -14,7 +15,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 14)
 
-enum { BIND_ID = 50, INV_ID = 60, RECEIVE_ID = 70, ACCESS_ID = 80 };
+enum { INV_ID = 60, RECEIVE_ID = 70, ACCESS_ID = 80 };
 
 /* The window is b's; a uses it, by one connection or the other. */
 struct stage {
@@ -66,53 +67,21 @@ static bool free_window(struct ibv_mw *mw)
 	return check(!ibv_dealloc_mw(mw), "ibv_dealloc_mw fails");
 }
 
-static struct ibv_mw_bind_info bind_info(struct stage *stage, size_t offset,
-					 size_t length, unsigned int access)
-{
-	return (struct ibv_mw_bind_info){
-		.mr = stage->memory.mr,
-		.addr = stage->memory.rdma_addr + offset,
-		.length = length,
-		.mw_access_flags = access,
-	};
-}
-
 static bool bind1(struct stage *stage, struct ibv_mw *mw, size_t offset,
 		  size_t length, unsigned int access)
 {
-	struct ibv_mw_bind bind = {
-		.wr_id = BIND_ID,
-		.send_flags = IBV_SEND_SIGNALED,
-		.bind_info = bind_info(stage, offset, length, access),
-	};
-	struct ibv_wc wc;
-	int error = ibv_bind_mw(stage->b[0].qp, mw, &bind);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, offset, length,
+						 access);
 
-	return check(!error, "ibv_bind_mw: %s", strerror(error)) &&
-	       cq_success(stage->b[0].send_cq, BIND_ID, &wc) &&
-	       check(wc.opcode == IBV_WC_BIND_MW, "opcode %d", wc.opcode);
-}
-
-/* Type 2, with a key of the caller's. */
-static bool bind2_as(struct stage *stage, struct ibv_mw *mw, uint32_t rkey,
-		     const struct ibv_mw_bind_info *info,
-		     enum ibv_wc_status status)
-{
-	struct ibv_send_wr wr = send_wr(BIND_ID, IBV_WR_BIND_MW, NULL, 0);
-
-	wr.bind_mw.mw = mw;
-	wr.bind_mw.rkey = rkey;
-	wr.bind_mw.bind_info = *info;
-	post_send(&stage->b[0], &wr);
-	return cq_expect(stage->b[0].send_cq, BIND_ID, status);
+	return bind_type1(&stage->b[0], mw, &info);
 }
 
 static bool bind2(struct stage *stage, struct ibv_mw *mw, uint32_t rkey)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 0, 1000, ACCESS_ALL);
+	struct ibv_mw_bind_info info = bind_info(
+		&stage->memory, 0, 1000, ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE);
 
-	info.mw_access_flags &= ~IBV_ACCESS_LOCAL_WRITE;
-	return bind2_as(stage, mw, rkey, &info, IBV_WC_SUCCESS);
+	return bind_type2(&stage->b[0], mw, rkey, &info, IBV_WC_SUCCESS);
 }
 
 /* a accesses @length bytes at @offset of the memory by the window's key. */
@@ -286,10 +255,11 @@ static bool type2_bind_twice(struct stage *stage)
 {
 	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_2);
 	uint32_t key = ibv_inc_rkey(mw->rkey);
-	struct ibv_mw_bind_info info = bind_info(stage, 0, 100, WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, 100,
+						 WRITE_ONLY);
 	bool ok = bind2(stage, mw, key) &&
-		  bind2_as(stage, mw, ibv_inc_rkey(key), &info,
-			   IBV_WC_MW_BIND_ERR);
+		  bind_type2(&stage->b[0], mw, ibv_inc_rkey(key), &info,
+			     IBV_WC_MW_BIND_ERR);
 
 	return free_window(mw) && ok;
 }
@@ -401,31 +371,32 @@ static bool local_inv_of_region(struct stage *stage)
 static bool bind_fails(struct stage *stage, const struct ibv_mw_bind_info *info)
 {
 	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_2);
-	bool ok = bind2_as(stage, mw, ibv_inc_rkey(mw->rkey), info,
-			   IBV_WC_MW_BIND_ERR);
+	bool ok = bind_type2(&stage->b[0], mw, ibv_inc_rkey(mw->rkey), info,
+			     IBV_WC_MW_BIND_ERR);
 
 	return free_window(mw) && ok;
 }
 
 static bool bind_outside(struct stage *stage)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 1, REGION_BYTES,
-						 WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 1,
+						 REGION_BYTES, WRITE_ONLY);
 
 	return bind_fails(stage, &info);
 }
 
 static bool bind_wrapping(struct stage *stage)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 1, UINT64_MAX - 4,
-						 WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 1,
+						 UINT64_MAX - 4, WRITE_ONLY);
 
 	return bind_fails(stage, &info);
 }
 
 static bool bind_without_right(struct stage *stage)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 0, 8, WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, 8,
+						 WRITE_ONLY);
 
 	info.mr = stage->setup->b_mem.mr;
 	info.addr = stage->setup->b_mem.rdma_addr;
@@ -434,7 +405,8 @@ static bool bind_without_right(struct stage *stage)
 
 static bool bind_more_than_region(struct stage *stage)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 0, 8, WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, 8,
+						 WRITE_ONLY);
 	struct region weak;
 	bool ok;
 
@@ -450,7 +422,8 @@ static bool bind_more_than_region(struct stage *stage)
 
 static bool bind_other_pd(struct stage *stage)
 {
-	struct ibv_mw_bind_info info = bind_info(stage, 0, 8, WRITE_ONLY);
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, 8,
+						 WRITE_ONLY);
 	struct ibv_pd *pd = ibv_alloc_pd(stage->setup->b_dev.ctx);
 	struct region other;
 	bool ok;

@@ -254,6 +254,14 @@ int endpoint_set_state(struct endpoint *ep, enum ibv_qp_state state)
 	return ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE);
 }
 
+void endpoint_go(struct endpoint *ep, enum ibv_qp_state state)
+{
+	int error = endpoint_set_state(ep, state);
+
+	if (error)
+		bail("cannot go to %s: %s", state_name(state), strerror(error));
+}
+
 enum ibv_qp_state endpoint_state(const struct endpoint *ep)
 {
 	struct ibv_qp_init_attr init;

@@ -75,6 +75,8 @@ void endpoint_to_rts(struct endpoint *ep);
 void endpoint_connect(struct endpoint *ep, const struct endpoint_address *peer);
 /* Returns what ibv_modify_qp returns. */
 int endpoint_set_state(struct endpoint *ep, enum ibv_qp_state state);
+/* The same, but if it fails the test ends. */
+void endpoint_go(struct endpoint *ep, enum ibv_qp_state state);
 enum ibv_qp_state endpoint_state(const struct endpoint *ep);
 const char *state_name(enum ibv_qp_state state);
 

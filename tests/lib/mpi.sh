@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh.
+# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh and lib/suites.sh.
 
 # mpi_compile KIND PROGRAM: tests/mpi/PROGRAM.c for openmpi or mpich, into
 # $SCRATCH/PROGRAM.KIND.
@@ -89,9 +89,5 @@ mpi_run() {
 
 # requests_on I: what the queue pairs of a node's device have carried out.
 requests_on() {
-	on_node "$1" rdma statistic show | awk '
-		{ for (i = 1; i < NF; i++)
-			if ($i ~ /^(sends|rdma_writes|rdma_reads|sent_pkts)$/)
-				sum += $(i + 1) }
-		END { print sum + 0 }'
+	on_node "$1" rdma statistic show | sum_requests
 }

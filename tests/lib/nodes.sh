@@ -89,13 +89,7 @@ no_node_devices() {
 
 # gid_on_node I: the index of its address's RoCE v2 GID.
 gid_on_node() {
-	on_node "$1" bash -c '
-		for type in /sys/class/infiniband/$0/ports/1/gid_attrs/types/?; do
-			index=${type##*/}
-			grep -qs "RoCE v2" "$type" &&
-				grep -q :ffff: "${type%/gid_attrs*}/gids/$index" &&
-				echo "$index" && exit
-		done' "$(node_device "$1")" 2>/dev/null
+	on_node "$1" bash -c "$(declare -f gid_index); gid_index $(node_device "$1")"
 }
 
 # between_nodes WAIT SERVER... -- CLIENT...: the server on node1, the client

@@ -3,26 +3,14 @@
 # Programs with a server and a client, between the two devices. After
 # lib/tap.sh. Among several nodes the server is on node 1.
 
+# shellcheck source=buildlib/guest.sh
+. "$MIC_TREE/buildlib/guest.sh"
+
 SERVER_ADDRESS=${MIC_TEST_SERVER:-10.77.0.2}
 CLIENT_ADDRESS=${MIC_TEST_CLIENT:-10.77.0.1}
 server_side=()
 # shellcheck source=tests/lib/machines.sh
 [ "${MIC_NODES:-1}" -eq 1 ] || . "${BASH_SOURCE[0]%/*}/machines.sh"
-
-# gid_index DEVICE: the index of its IPv4 address's RoCE v2 GID.
-gid_index() {
-	local port=/sys/class/infiniband/$1/ports/1 gid index
-
-	for gid in "$port"/gids/*; do
-		index=${gid##*/}
-		if grep -q :ffff: "$gid" && grep -qs 'RoCE v2' \
-			"$port/gid_attrs/types/$index"; then
-			echo "$index"
-			return
-		fi
-	done 2>/dev/null
-	return 1
-}
 
 listening_tcp() {
 	"${server_side[@]}" ss -Hltn "sport = :$1" | grep -q .

@@ -63,3 +63,9 @@ bool message_receive(int socket, void *data, size_t length)
 	return becomes_readable(socket) &&
 	       recv(socket, data, length, 0) == (ssize_t)length;
 }
+
+bool message_relay(int from, int to, void *message, size_t length)
+{
+	return message_receive(from, message, length) &&
+	       message_send(to, message, length);
+}

@@ -27,5 +27,7 @@ bool process_end(struct process *process);
 /* Whole messages; false when the other side is gone or silent too long. */
 bool message_send(int socket, const void *data, size_t length);
 bool message_receive(int socket, void *data, size_t length);
+/* From one to the other; it is left in @message. */
+bool message_relay(int from, int to, void *message, size_t length);
 
 #endif /* TESTS_PROCESS_H */

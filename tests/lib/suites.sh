@@ -2,13 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # For programs of others: did they really use the device? After lib/tap.sh.
 
-# requests DEVICE: how many its queue pairs have carried out.
-requests() {
-	rdma statistic show link "$1/1" | awk '
-		{ for (i = 1; i < NF; i++)
+# sum_requests: those that rdma statistic, which is the input, says were carried
+# out, by mic or by rxe.
+sum_requests() {
+	awk '{ for (i = 1; i < NF; i++)
 			if ($i ~ /^(sends|rdma_writes|rdma_reads|sent_pkts)$/)
 				sum += $(i + 1) }
 		END { print sum + 0 }'
+}
+
+# requests DEVICE: how many its queue pairs have carried out.
+requests() {
+	rdma statistic show link "$1/1" | sum_requests
 }
 
 # uses COMMAND...: it succeeds, and the devices had something to do.

@@ -213,3 +213,14 @@ bool exchange_empty(struct endpoint *from, struct endpoint *to, uint64_t id)
 	return cq_expect(from->send_cq, id, IBV_WC_SUCCESS) &&
 	       cq_expect(to->recv_cq, id, IBV_WC_SUCCESS);
 }
+
+bool cq_expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
+		     enum ibv_wc_status status)
+{
+	uint64_t id;
+
+	for (id = from; id < to; id++)
+		if (!cq_expect(cq, id, status))
+			return false;
+	return true;
+}

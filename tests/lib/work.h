@@ -46,6 +46,9 @@ bool cq_wait(struct ibv_cq *cq, struct ibv_wc *wc);
 bool cq_stays_empty(struct ibv_cq *cq, unsigned int ms);
 /* Wait for a completion of @id with @status, with a remark otherwise. */
 bool cq_expect(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status);
+/* The same for those from @from up to @to, which is not one of them, in order. */
+bool cq_expect_range(struct ibv_cq *cq, uint64_t from, uint64_t to,
+		     enum ibv_wc_status status);
 /* The same for success, and give the completion to the caller. */
 bool cq_success(struct ibv_cq *cq, uint64_t id, struct ibv_wc *wc);
 
