@@ -54,13 +54,8 @@ static void mic_grh_ipv6(const struct mic_op *op, struct ib_grh *grh)
  */
 void mic_grh_write(const struct mic_sgl *dst, const struct mic_op *op)
 {
-	static const struct mic_window linear;
 	union rdma_network_hdr hdr = {};
-	const struct mic_seg seg = {
-		.win = &linear,
-		.off = (uintptr_t)&hdr,
-		.len = MIC_GRH_BYTES,
-	};
+	const struct mic_seg seg = mic_linear_seg(&hdr, MIC_GRH_BYTES);
 	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
 
 	if (op->addr->ipv4)

@@ -17,9 +17,6 @@
 #include "engine.h"
 #include "trace.h"
 
-/* Linear: the offset of a piece is its address. */
-static const struct mic_window mic_linear_window;
-
 /* IBA table 45: RNR NAK timer field, in units of 10 microseconds. */
 static const u32 mic_rnr_timer[32] = {
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
@@ -168,11 +165,8 @@ static void mic_req_no_answer(struct mic_qp *qp)
 static void mic_req_store_result(struct mic_req *req,
 				 const struct mic_sgl *data)
 {
-	const struct mic_seg seg = {
-		.win = &mic_linear_window,
-		.off = (uintptr_t)&req->op.result,
-		.len = sizeof(req->op.result),
-	};
+	const struct mic_seg seg = mic_linear_seg(&req->op.result,
+						  sizeof(req->op.result));
 	const struct mic_sgl result = { .seg = &seg, .nseg = 1 };
 
 	mic_sgl_copy(data, 0, &result, 0, seg.len);
@@ -278,13 +272,9 @@ static enum ib_wc_status mic_req_resolve(struct mic_qp *qp)
 	struct mic_sges *sges = &req->sges;
 
 	if (req->wqe.flags & MIC_WQE_INLINE) {
-		sges->seg[0] = (struct mic_seg) {
-			.win = &mic_linear_window,
-			.off = (uintptr_t)mic_ring_ahead(&req->ring,
-							 req->ahead) +
-			       MIC_SEND_WQE_HDR,
-			.len = req->length,
-		};
+		sges->seg[0] =
+			mic_linear_seg(mic_ring_ahead(&req->ring, req->ahead) +
+				       MIC_SEND_WQE_HDR, req->length);
 		sges->mkey[0] = NULL;
 		sges->nseg = 1;
 		return IB_WC_SUCCESS;

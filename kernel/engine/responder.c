@@ -277,13 +277,8 @@ static void *mic_resp_word(const struct mic_op *op, const struct mic_seg *seg)
 /* The 8 bytes of an atomic write. */
 static u64 mic_resp_gather_word(const struct mic_op *op)
 {
-	static const struct mic_window linear;
 	u64 word;
-	const struct mic_seg seg = {
-		.win = &linear,
-		.off = (uintptr_t)&word,
-		.len = sizeof(word),
-	};
+	const struct mic_seg seg = mic_linear_seg(&word, sizeof(word));
 	const struct mic_sgl dst = { .seg = &seg, .nseg = 1 };
 
 	mic_sgl_copy(&dst, 0, op->data, 0, sizeof(word));

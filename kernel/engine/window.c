@@ -54,12 +54,7 @@ static void mic_flight_land(struct mic_op *op, u32 off, const void *from,
 			    u32 len)
 {
 	struct mic_flight *flight = container_of(op, struct mic_flight, op);
-	static const struct mic_window linear;
-	const struct mic_seg seg = {
-		.win = &linear,
-		.off = (uintptr_t)from,
-		.len = len,
-	};
+	const struct mic_seg seg = mic_linear_seg(from, len);
 	const struct mic_sgl src = { .seg = &seg, .nseg = 1 };
 	struct mic_sges *sges = &flight->sges;
 	struct mic_qp *qp = flight->qp;

@@ -8,6 +8,10 @@
 
 #include <mic/window.h>
 
+/* The window of everything the kernel has an address for. */
+const struct mic_window mic_linear_window;
+EXPORT_SYMBOL_GPL(mic_linear_window);
+
 /* A position in a list of pieces. */
 struct mic_cursor {
 	const struct mic_seg *seg;

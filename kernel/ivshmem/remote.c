@@ -143,12 +143,7 @@ static void mic_remote_header(struct mic_rec_request *req,
 static void mic_remote_copy(void *dst, const struct mic_op *op, u32 off,
 			    u32 len)
 {
-	static const struct mic_window linear;
-	const struct mic_seg seg = {
-		.win = &linear,
-		.off = (uintptr_t)dst,
-		.len = len,
-	};
+	const struct mic_seg seg = mic_linear_seg(dst, len);
 	const struct mic_sgl to = { .seg = &seg, .nseg = 1 };
 
 	mic_sgl_copy(&to, 0, op->data, off, len);

@@ -134,14 +134,10 @@ static bool mic_serve_parse(struct mic_served *served,
 /* The data of the message, of which only this segment is here. */
 static void mic_serve_set_data(struct mic_served *served, const void *at)
 {
-	static const struct mic_window linear;
 	const struct mic_op *op = &served->op;
 
-	served->seg = (struct mic_seg) {
-		.win = &linear,
-		.off = (uintptr_t)at - op->seg_off,
-		.len = op->seg_off + op->seg_len,
-	};
+	served->seg = mic_linear_seg(at - op->seg_off,
+				     op->seg_off + op->seg_len);
 	served->data.seg = &served->seg;
 	served->data.nseg = 1;
 }

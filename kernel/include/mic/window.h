@@ -65,6 +65,18 @@ struct mic_seg {
 	u32 len;
 };
 
+extern const struct mic_window mic_linear_window;
+
+/* Memory of the kernel as a piece of a window. */
+static inline struct mic_seg mic_linear_seg(const void *mem, u32 len)
+{
+	return (struct mic_seg) {
+		.win = &mic_linear_window,
+		.off = (uintptr_t)mem,
+		.len = len,
+	};
+}
+
 /**
  * struct mic_sgl - a list of pieces, seen as one run of bytes
  * @seg: pieces
