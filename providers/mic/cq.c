@@ -71,7 +71,7 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 			 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 			  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	cq->ignore_overrun = has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
-	ret = ibv_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
+	ret = mic_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
 				   &resp.base, sizeof(resp), 0);
 	if (ret)
 		return ret;

@@ -249,7 +249,7 @@ static struct verbs_context *mic_alloc_context(struct ibv_device *device,
 	ctx = new_context(device, cmd_fd);
 	if (!ctx)
 		return NULL;
-	ret = ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.base,
+	ret = mic_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.base,
 				  sizeof(resp));
 	if (!ret)
 		ctx->doorbell_fd = resp.mic.doorbell_fd;

@@ -114,7 +114,7 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)
 		return NULL;
-	ret = ibv_cmd_create_qp_ex2(context, &qp->vqp, attr, &cmd, sizeof(cmd),
+	ret = mic_cmd_create_qp_ex2(context, &qp->vqp, attr, &cmd, sizeof(cmd),
 				    &resp.base, sizeof(resp));
 	if (!ret)
 		ret = init_qp(qp, attr, &resp.mic);

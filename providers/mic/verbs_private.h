@@ -13,11 +13,32 @@
 #define MIC_RDMA_CORE_VERSION PABI_RDMA_CORE_VERSION
 #endif
 
-/* From release 54 on a driver may add attributes; we have none. */
+/*
+ * What later releases let a driver add: attributes of a region (54), descriptors
+ * of a context (57), the memory of a CQ (59), attributes of a QP (64). We add
+ * nothing.
+ */
 #if MIC_RDMA_CORE_VERSION >= 54
 #define mic_cmd_reg_dmabuf_mr(...) ibv_cmd_reg_dmabuf_mr(__VA_ARGS__, NULL)
 #else
 #define mic_cmd_reg_dmabuf_mr(...) ibv_cmd_reg_dmabuf_mr(__VA_ARGS__)
+#endif
+#if MIC_RDMA_CORE_VERSION >= 57
+#define mic_cmd_get_context(vctx, cmd, size, ...) \
+	ibv_cmd_get_context(vctx, cmd, size, NULL, __VA_ARGS__)
+#else
+#define mic_cmd_get_context(...) ibv_cmd_get_context(__VA_ARGS__)
+#endif
+#if MIC_RDMA_CORE_VERSION >= 59
+#define mic_cmd_create_cq_ex(context, attr, ...) \
+	ibv_cmd_create_cq_ex(context, attr, NULL, __VA_ARGS__)
+#else
+#define mic_cmd_create_cq_ex(...) ibv_cmd_create_cq_ex(__VA_ARGS__)
+#endif
+#if MIC_RDMA_CORE_VERSION >= 64
+#define mic_cmd_create_qp_ex2(...) ibv_cmd_create_qp_ex2(__VA_ARGS__, NULL)
+#else
+#define mic_cmd_create_qp_ex2(...) ibv_cmd_create_qp_ex2(__VA_ARGS__)
 #endif
 
 #include <rdma/mic-abi.h>
