@@ -24,13 +24,13 @@
 #define mic_cmd_reg_dmabuf_mr(...) ibv_cmd_reg_dmabuf_mr(__VA_ARGS__)
 #endif
 #if MIC_RDMA_CORE_VERSION >= 57
-#define mic_cmd_get_context(vctx, cmd, size, ...) \
+#define mic_cmd_get_context(vctx, cmd, size, ...)                              \
 	ibv_cmd_get_context(vctx, cmd, size, NULL, __VA_ARGS__)
 #else
 #define mic_cmd_get_context(...) ibv_cmd_get_context(__VA_ARGS__)
 #endif
 #if MIC_RDMA_CORE_VERSION >= 59
-#define mic_cmd_create_cq_ex(context, attr, ...) \
+#define mic_cmd_create_cq_ex(context, attr, ...)                               \
 	ibv_cmd_create_cq_ex(context, attr, NULL, __VA_ARGS__)
 #else
 #define mic_cmd_create_cq_ex(...) ibv_cmd_create_cq_ex(__VA_ARGS__)
