@@ -360,10 +360,10 @@ static void demand_open(struct region *region, struct ibv_pd *pd)
 		bail("madvise: %s", strerror(errno));
 }
 
-/* @wr, a SEND without its data, arrives in memory that is not there yet. */
+/* @wr, a SEND that gets its data here, arrives in memory that is not there yet. */
 static bool demand_arrives(struct setup *setup, struct endpoint *a,
 			   struct ibv_srq *srq, struct ibv_cq *cq,
-			   struct ibv_send_wr *wr)
+			   struct ibv_send_wr wr)
 {
 	bool datagram = a->options.type == IBV_QPT_UD;
 	struct ibv_recv_wr recv = { .wr_id = DEMAND_ID, .num_sge = 1 }, *bad;
@@ -376,13 +376,13 @@ static bool demand_arrives(struct setup *setup, struct endpoint *a,
 	demand_open(&to, setup->b_dev.pd);
 	memset(from.addr, 0x5a, 8);
 	send = region_sge(&from, 0, 8);
-	wr->sg_list = &send;
-	wr->num_sge = 1;
+	wr.sg_list = &send;
+	wr.num_sge = 1;
 	receive = region_sge(&to, 0, 100);
 	recv.sg_list = &receive;
 	ok = check(!ibv_post_srq_recv(srq, &recv, &bad), "no receive");
-	post_send(a, wr);
-	ok = ok && cq_expect(a->send_cq, wr->wr_id, IBV_WC_SUCCESS) &&
+	post_send(a, &wr);
+	ok = ok && cq_expect(a->send_cq, wr.wr_id, IBV_WC_SUCCESS) &&
 	     cq_success(cq, DEMAND_ID, &wc) &&
 	     all_are(to.addr + (datagram ? GRH_BYTES : 0), 8, 0x5a);
 	region_destroy(&from);
@@ -436,7 +436,7 @@ static bool demand_of(struct setup *setup, enum ibv_qp_type type)
 		wr.wr.ud.remote_qpn = b.qp->qp_num;
 		wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
 	}
-	ok = demand_arrives(setup, &a, srq, b.recv_cq, &wr) &&
+	ok = demand_arrives(setup, &a, srq, b.recv_cq, wr) &&
 	     (type != IBV_QPT_UC || demand_write(setup, &a, &b, srq));
 	pair_destroy(&a, &b);
 	check(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
@@ -465,7 +465,7 @@ static bool demand_xrc(struct xrc *xrc)
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
 
 	xrc_aim(xrc, 0, &wr);
-	return demand_arrives(xrc->setup, &xrc->a, xrc->srq[0], xrc->cq, &wr);
+	return demand_arrives(xrc->setup, &xrc->a, xrc->srq[0], xrc->cq, wr);
 }
 
 /* ---------------------------------------------------------------------------- */
