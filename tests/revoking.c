@@ -115,6 +115,7 @@ struct race {
 	atomic_bool go; /* now the window ends */
 	atomic_bool stop;
 	atomic_ulong sweeps; /* of the writer over all maps */
+	unsigned int lost;   /* maps where nothing is any more */
 };
 
 static __thread sigjmp_buf escape;
@@ -144,8 +145,10 @@ static void *write_all_the_time(void *argument)
 
 	while (!atomic_load(&race->stop)) {
 		for (i = 0; i < MAPS; i++)
-			if (!gone[i])
-				gone[i] = !write_through(race->map[i], i);
+			if (!gone[i] && !write_through(race->map[i], i)) {
+				gone[i] = true;
+				race->lost++;
+			}
 		atomic_fetch_add(&race->sweeps, 1);
 	}
 	return NULL;
@@ -181,14 +184,18 @@ static void *fail_there(void *argument)
 	return NULL;
 }
 
-static void wait_sweeps(struct race *race, unsigned long n)
+static bool wait_sweeps(struct race *race, unsigned long n)
 {
 	unsigned long end = atomic_load(&race->sweeps) + n;
 	uint64_t limit = deadline();
 	unsigned int round = 0;
 
-	while (atomic_load(&race->sweeps) < end && now_ms() < limit)
+	while (atomic_load(&race->sweeps) < end) {
+		if (!check(now_ms() < limit, "the writer is stuck"))
+			return false;
 		relax(round++);
+	}
+	return true;
 }
 
 static void race_open(struct race *race)
@@ -223,7 +230,8 @@ static bool out_of_reach(struct race *race)
 
 	for (i = 0; i < words; i++)
 		memory[i] = AFTER;
-	wait_sweeps(race, 2);
+	if (!wait_sweeps(race, 2))
+		return false;
 	for (i = 0; i < words; i++)
 		if (!check(memory[i] == AFTER, "word %zu was written", i))
 			return false;
@@ -241,16 +249,20 @@ static bool run_race(void *(*end)(void *), unsigned int delay)
 	if (pthread_create(&writer, NULL, write_all_the_time, &race) ||
 	    pthread_create(&ender, NULL, end, &race))
 		bail("pthread_create fails");
-	wait_sweeps(&race, 1);
+	ok = wait_sweeps(&race, 1);
 	atomic_store(&race.go, true);
 	for (i = 0; i < delay; i++)
 		atomic_signal_fence(memory_order_seq_cst);
 	if (ibv_dereg_mr(race.region.mr))
 		bail("ibv_dereg_mr: %s", strerror(errno));
-	ok = out_of_reach(&race);
+	ok = out_of_reach(&race) && ok;
 	atomic_store(&race.stop, true);
 	pthread_join(writer, NULL);
 	pthread_join(ender, NULL);
+	/* whoever gives no window back finds other pages there */
+	ok = check(end == give_back || !race.lost, "%u mappings have nothing",
+		   race.lost) &&
+	     ok;
 	race_close(&race);
 	return ok;
 }
