@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "rma.h"
 
@@ -125,8 +124,10 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	/* What was taken is not lost by a signal; ticks bound the wait. */
 	while (!err && scif_connect_wait(ep, epd) == EINTR)
 		sched_yield();
-	if (!err && scif_state(ep) == SCIF_BOUND)
-		err = ep->connect_error;
+	/* Or its descriptor was closed, which nobody knows yet. */
+	if (!err && scif_state(ep) != SCIF_CONNECTED &&
+	    scif_state(ep) != SCIF_DISCONNECTED)
+		err = ECONNABORTED;
 	return err;
 }
 
@@ -154,7 +155,7 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 	pthread_mutex_unlock(&listener->lock);
 	err = answer(ep, epd, &pending->hello);
 	if (err) {
-		close(epd);
+		scif_close_own(ep, epd);
 		scif_endpoint_shutdown(ep);
 		epd = -1;
 		errno = ECONNABORTED;

@@ -154,6 +154,8 @@ static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 		connect_event(ep, type, hello);
 	} else if (type == RDMA_CM_EVENT_DISCONNECTED ||
 		   type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			atomic_store(&ep->link.gone, true);
 		scif_lost(ep);
 		rdma_disconnect(id); /* The peer waits for it. */
 	}

@@ -24,26 +24,31 @@ static void handle(struct scif_endpoint *ep, const struct scif_message *message)
 	}
 }
 
-static void drain(struct scif_endpoint *ep)
+/* False if there may be more: other endpoints have their turn first. */
+static bool drain(struct scif_endpoint *ep)
 {
 	struct scif_link *link = &ep->link;
 	struct scif_message message;
 	struct ibv_wc wc;
+	int i;
 
-	while (ibv_poll_cq(link->rx_cq, 1, &wc) > 0) {
+	for (i = 0; i < SCIF_RX_DEPTH; i++) {
+		if (ibv_poll_cq(link->rx_cq, 1, &wc) <= 0)
+			return true;
 		if (wc.status != IBV_WC_SUCCESS ||
 		    wc.byte_len != sizeof(message) ||
 		    wc.wr_id >= SCIF_RX_DEPTH) {
 			scif_lost(ep);
-			return;
+			return true;
 		}
 		message = link->local->in[wc.wr_id];
 		if (scif_link_post_recv(link, wc.wr_id)) {
 			scif_lost(ep);
-			return;
+			return true;
 		}
 		handle(ep, &message);
 	}
+	return false;
 }
 
 /*
@@ -54,8 +59,10 @@ void scif_control_event(struct scif_endpoint *ep)
 {
 	if (scif_state(ep) < SCIF_CONNECTED || !ep->link.rx_cq)
 		return;
-	drain(ep);
-	if (!ibv_req_notify_cq(ep->link.rx_cq, 0))
-		drain(ep);
+	if (!drain(ep) ||
+	    (!ibv_req_notify_cq(ep->link.rx_cq, 0) && !drain(ep))) {
+		atomic_store(&ep->dirty, true);
+		scif_process_kick();
+	}
 	scif_rma_event(ep);
 }

@@ -118,50 +118,54 @@ SCIF_EXPORT int scif_fence_wait(scif_epd_t epd, int mark)
 	return err ? scif_fail(err) : 0;
 }
 
-/* A place for a value until its request is done: the queue is no longer. */
-static unsigned int take_slot(struct scif_endpoint *ep, uint64_t value)
+static int write_value(struct scif_endpoint *ep, const void *value,
+		       uint32_t length, uint64_t to, uint32_t rkey)
 {
-	struct scif_rma *rma = ep->rma;
-	unsigned int slot;
-
-	pthread_mutex_lock(&rma->op_lock);
-	slot = rma->signals++ % SCIF_SCRATCH_SLOTS;
-	pthread_mutex_unlock(&rma->op_lock);
-	ep->link.local->values[slot] = value;
-	return slot;
-}
-
-static int post(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
-		uint64_t own, uint32_t lkey, uint64_t peer, uint32_t rkey,
-		uint32_t length, struct scif_region *region)
-{
-	struct ibv_sge sge = { .addr = own, .length = length, .lkey = lkey };
+	struct ibv_sge sge = { .length = length };
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
-		.opcode = opcode,
+		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_FENCE,
-		.wr.rdma = { .remote_addr = peer, .rkey = rkey },
+		.wr.rdma = { .remote_addr = to, .rkey = rkey },
 	};
 
-	return scif_queue_post(ep, &wr, region);
+	return scif_queue_post_value(ep, &wr, value);
+}
+
+static int read_value(struct scif_endpoint *ep, const struct scif_piece *to,
+		      uint64_t from, uint32_t rkey)
+{
+	struct ibv_sge sge = {
+		.addr = to->addr,
+		.length = to->length,
+		.lkey = to->key,
+	};
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_FENCE,
+		.wr.rdma = { .remote_addr = from, .rkey = rkey },
+	};
+
+	return scif_queue_post(ep, &wr, to->region);
 }
 
 /* Write a value behind all copies into the peer's window. */
 static int signal_peer(struct scif_endpoint *ep,
 		       const struct scif_pieces *pieces, uint64_t value)
 {
-	unsigned int slot = take_slot(ep, value), i, at = 0;
+	const uint8_t *from = (const uint8_t *)&value;
 	const struct scif_piece *piece;
+	unsigned int i;
 	int err = 0;
 
 	for (i = 0; i < pieces->count && !err; i++) {
 		piece = &pieces->list[i];
-		err = post(ep, IBV_WR_RDMA_WRITE,
-			   (uintptr_t)&ep->link.local->values[slot] + at,
-			   ep->link.local_mr->lkey, piece->addr, piece->key,
-			   piece->length, NULL);
-		at += piece->length;
+		err = write_value(ep, from, piece->length, piece->addr,
+				  piece->key);
+		from += piece->length;
 	}
 	return err;
 }
@@ -169,29 +173,25 @@ static int signal_peer(struct scif_endpoint *ep,
 /*
  * Into one's own: the value goes to the peer and comes back by a read, which
  * is behind all copies, too, and writes through the window's region even if
- * the memory is unmapped.
+ * the memory is unmapped. The next value waits, by its fence, for that read.
  */
 static int signal_own(struct scif_endpoint *ep,
 		      const struct scif_pieces *pieces, uint64_t value)
 {
-	unsigned int slot = take_slot(ep, value), i, at = 0;
 	struct scif_link *link = &ep->link;
 	uint64_t scratch = link->peer_addr +
-			   offsetof(struct scif_shared, scratch) +
-			   slot * SIGNAL_BYTES;
-	const struct scif_piece *piece;
+			   offsetof(struct scif_shared, scratch);
+	unsigned int i;
 	int err;
 
-	err = post(ep, IBV_WR_RDMA_WRITE, (uintptr_t)&link->local->values[slot],
-		   link->local_mr->lkey, scratch, link->peer_rkey, SIGNAL_BYTES,
-		   NULL);
+	pthread_mutex_lock(&ep->rma->signal_lock);
+	err = write_value(ep, &value, SIGNAL_BYTES, scratch, link->peer_rkey);
 	for (i = 0; i < pieces->count && !err; i++) {
-		piece = &pieces->list[i];
-		err = post(ep, IBV_WR_RDMA_READ, piece->addr, piece->key,
-			   scratch + at, link->peer_rkey, piece->length,
-			   piece->region);
-		at += piece->length;
+		err = read_value(ep, &pieces->list[i], scratch,
+				 link->peer_rkey);
+		scratch += pieces->list[i].length;
 	}
+	pthread_mutex_unlock(&ep->rma->signal_lock);
 	return err;
 }
 

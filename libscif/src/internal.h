@@ -71,6 +71,7 @@ struct scif_steer {
 	bool in;
 	bool out;
 	atomic_bool hup;
+	atomic_bool reset; /* a call took the error that told of a close */
 };
 
 /* A connection's queue pairs and memory. */
@@ -94,6 +95,8 @@ struct scif_link {
 	uint32_t max_inline;
 	uint32_t rma_psn;
 	bool silent;	      /* a request under way was given up */
+	atomic_bool gone;     /* the device is; nothing will complete */
+	atomic_uint slow;     /* threads that wait for the peer for long */
 	pthread_mutex_t lock; /* of the message QP's send side */
 };
 
@@ -109,7 +112,7 @@ struct scif_local {
 	struct scif_dir_head dir_after;
 	struct scif_message out;
 	struct scif_message in[SCIF_RX_DEPTH];
-	uint64_t values[SCIF_SCRATCH_SLOTS];
+	uint64_t values[SCIF_RMA_DEPTH]; /* of requests under way */
 	uint8_t ring[SCIF_RING_BYTES] __attribute__((aligned(4096)));
 };
 
@@ -128,6 +131,7 @@ struct scif_endpoint {
 	atomic_uint sleepers; /* calls that sleep on the descriptor */
 	atomic_uint closes;   /* tells them to look if it is theirs */
 	atomic_bool dirty;    /* the progress thread shall refresh it */
+	atomic_uint due;      /* what that has to do, or is doing */
 	bool linked;	      /* counts among the table's */
 
 	pthread_mutex_t lock;
@@ -162,6 +166,7 @@ struct scif_endpoint {
 
 	struct scif_rma *rma; /* windows and copies */
 	atomic_int maps;      /* of either side: its RMA queue pair stays */
+	atomic_int peer_maps; /* those of the peer */
 };
 
 /* process.c: the process's devices, and its thread. */
@@ -175,8 +180,10 @@ struct scif_process {
 	pthread_mutex_t cm_lock; /* librdmacm uses queue pairs as events come */
 	struct scif_device *devices;
 	bool running;
-	bool forked;	/* the child of a process that used the library */
-	atomic_int hot; /* endpoints that need the short tick */
+	bool forked; /* the child of a process that used the library */
+	atomic_uint generation;			/* of the progress thread */
+	_Atomic(struct scif_endpoint *) served; /* by that, or NULL */
+	atomic_int hot;	       /* endpoints that need the short tick */
 	atomic_int connecting; /* those that need the long one */
 	atomic_int mapped;     /* those, too */
 };
@@ -186,6 +193,11 @@ extern struct scif_process scif_process;
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);
+/*
+ * A thread waits long for the peer of @ep. If it is the progress thread, or if
+ * that waits for it, another one takes over.
+ */
+void scif_process_go_on(struct scif_endpoint *ep);
 int scif_watch_endpoint(struct scif_endpoint *ep);
 uint64_t scif_now_ms(void);
 /* The device of @ctx, or NULL with errno. */
@@ -238,6 +250,8 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode);
 void scif_steer_close(struct scif_steer *steer);
 /* Did the user's end go? */
 bool scif_steer_is_closed(struct scif_steer *steer);
+/* Close the user's end, unless the number is a stranger's by now. */
+void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd);
 /*
  * Make the descriptor show what is so. @epd is the descriptor, or -1 where it
  * isn't known for sure: then nothing is taken back.
@@ -301,7 +315,9 @@ void scif_link_break(struct scif_link *link, bool all);
 
 /* map.c: what is left of connections that ended while memory was mapped. */
 void scif_map_tick(struct scif_endpoint *ep);
-void scif_map_count(struct scif_endpoint *ep, int change);
+/* The peer maps a window, or unmaps @count; by the progress thread. */
+void scif_map_peer_more(struct scif_endpoint *ep);
+void scif_map_peer_less(struct scif_endpoint *ep, int count);
 /* Is all of it mapped, with @prot? */
 bool scif_map_has(const void *addr, size_t length, int prot);
 /* In the child of a fork, which has no mappings. */
@@ -315,6 +331,17 @@ int scif_link_write_words(struct scif_link *link, const void *words,
 int scif_link_send(struct scif_link *link, const struct scif_message *message);
 /* Wait a little, the longer the more @round counts. */
 void scif_relax(unsigned int round);
+
+/* Waiting for a completion; it begins as zeros. */
+struct scif_wait {
+	unsigned int round;
+	uint64_t since; /* ms; 0: not for long yet */
+	bool slow;
+};
+
+/* Wait a little, and don't let the progress thread wait: ms so far. */
+uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait);
+void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
 
 /* The connection is gone, as far as this side can tell. */
 void scif_lost(struct scif_endpoint *ep);

@@ -18,6 +18,7 @@ enum {
 	MAX_INLINE = 64,
 	SPIN_ROUNDS = 2000,
 	YIELD_ROUNDS = 4000,
+	SLOW_MS = 100,
 	ANSWER_MS = 5000, /* a peer that does not answer is gone */
 	FLUSH_MS = 1000,
 	/* The same for copies: 8 times half a second. */
@@ -109,7 +110,7 @@ static int open_pairs(struct scif_link *link)
 	init.recv_cq = link->rma_cq;
 	init.cap.max_send_wr = SCIF_RMA_DEPTH;
 	init.cap.max_recv_wr = 1;
-	init.cap.max_inline_data = link->max_inline ? 8 : 0;
+	init.cap.max_inline_data = 0;
 	link->rma_qp = ibv_create_qp(link->dev->pd, &init);
 	link->rma_psn = (uint32_t)rand() & 0xffffff;
 	return link->rma_qp ? 0 : -1;
@@ -244,14 +245,21 @@ int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
 	return 0;
 }
 
-void scif_link_break(struct scif_link *link, bool all)
+/* What cannot be broken has lost its device. */
+static void break_pair(struct scif_link *link, struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
+	if (ibv_modify_qp(qp, &attr, IBV_QP_STATE))
+		atomic_store(&link->gone, true);
+}
+
+void scif_link_break(struct scif_link *link, bool all)
+{
 	if (link->id && link->id->qp)
-		ibv_modify_qp(link->id->qp, &attr, IBV_QP_STATE);
+		break_pair(link, link->id->qp);
 	if (link->rma_qp && all)
-		ibv_modify_qp(link->rma_qp, &attr, IBV_QP_STATE);
+		break_pair(link, link->rma_qp);
 }
 
 int scif_link_post_recv(struct scif_link *link, unsigned int slot)
@@ -269,45 +277,71 @@ int scif_link_post_recv(struct scif_link *link, unsigned int slot)
 	return ibv_post_recv(link->id->qp, &wr, &bad);
 }
 
+static struct scif_endpoint *endpoint_of(struct scif_link *link)
+{
+	return (void *)((char *)link - offsetof(struct scif_endpoint, link));
+}
+
+uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait)
+{
+	uint64_t now, waited = 0;
+
+	if (wait->round >= YIELD_ROUNDS) {
+		now = scif_now_ms();
+		if (!wait->since)
+			wait->since = now;
+		waited = now - wait->since;
+	}
+	if (waited >= SLOW_MS && !wait->slow) {
+		wait->slow = true;
+		atomic_fetch_add(&link->slow, 1);
+		scif_process_go_on(endpoint_of(link));
+	}
+	scif_relax(wait->round++);
+	return waited;
+}
+
+void scif_link_waited(struct scif_link *link, struct scif_wait *wait)
+{
+	if (wait->slow)
+		atomic_fetch_sub(&link->slow, 1);
+}
+
 /*
  * How long a request may take is for the peer to say when it connects, and may
  * be for ever. So after a while the queue pair is broken, which completes what
  * is under way, if the device is still there.
  */
-static bool has_patience(struct scif_link *link, uint64_t *since)
+static bool has_patience(struct scif_link *link, struct scif_wait *wait)
 {
-	uint64_t now = scif_now_ms();
+	uint64_t waited = scif_link_wait(link, wait);
 
-	if (!*since)
-		*since = now;
-	if (now - *since < ANSWER_MS)
-		return true;
-	scif_link_break(link, false);
-	link->silent = now - *since > ANSWER_MS + FLUSH_MS;
+	if (waited >= ANSWER_MS)
+		scif_link_break(link, false);
+	link->silent = waited > ANSWER_MS + FLUSH_MS ||
+		       atomic_load(&link->gone);
 	return !link->silent;
 }
 
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *last = wr, *bad;
-	unsigned int round = 0;
-	uint64_t since = 0;
+	struct scif_wait wait = { 0 };
 	struct ibv_wc wc;
 	int count;
 
-	if (link->silent)
+	if (link->silent || atomic_load(&link->gone))
 		return ECONNRESET;
 	while (last->next)
 		last = last->next;
 	last->send_flags |= IBV_SEND_SIGNALED;
 	if (ibv_post_send(link->id->qp, wr, &bad))
 		return ECONNRESET;
-	while (!(count = ibv_poll_cq(link->tx_cq, 1, &wc))) {
-		if (round >= YIELD_ROUNDS && !has_patience(link, &since))
-			return ECONNRESET;
-		scif_relax(round++);
-	}
-	return count < 0 || wc.status != IBV_WC_SUCCESS ? ECONNRESET : 0;
+	do
+		count = ibv_poll_cq(link->tx_cq, 1, &wc);
+	while (!count && has_patience(link, &wait));
+	scif_link_waited(link, &wait);
+	return count < 1 || wc.status != IBV_WC_SUCCESS ? ECONNRESET : 0;
 }
 
 int scif_link_write_words(struct scif_link *link, const void *words,

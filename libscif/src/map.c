@@ -34,22 +34,35 @@ struct mapping {
 static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mapping *mappings;
 
-void scif_map_count(struct scif_endpoint *ep, int change)
+static void count_more(struct scif_endpoint *ep)
 {
-	int before = atomic_fetch_add(&ep->maps, change);
-
-	if (!before && change > 0)
+	if (!atomic_fetch_add(&ep->maps, 1))
 		atomic_fetch_add(&scif_process.mapped, 1);
-	else if (before == 1 && change < 0)
-		atomic_fetch_sub(&scif_process.mapped, 1);
 }
 
-/* Nobody uses the pair any more. */
-static void let_go(struct scif_endpoint *ep)
+/* The last one takes along what is left of an endpoint that has ended. */
+static void count_less(struct scif_endpoint *ep, int count)
 {
+	if (atomic_fetch_sub(&ep->maps, count) != count)
+		return;
+	atomic_fetch_sub(&scif_process.mapped, 1);
+	if (scif_state(ep) < SCIF_DISCONNECTED)
+		return;
 	scif_link_break(&ep->link, true);
 	if (scif_state(ep) == SCIF_CLOSED)
 		scif_table_remove(ep);
+}
+
+void scif_map_peer_more(struct scif_endpoint *ep)
+{
+	atomic_fetch_add(&ep->peer_maps, 1);
+	count_more(ep);
+}
+
+void scif_map_peer_less(struct scif_endpoint *ep, int count)
+{
+	atomic_fetch_sub(&ep->peer_maps, count);
+	count_less(ep, count);
 }
 
 static bool has_mapping(struct scif_endpoint *ep)
@@ -68,7 +81,7 @@ static bool has_mapping(struct scif_endpoint *ep)
 void scif_map_tick(struct scif_endpoint *ep)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
-	int maps = atomic_load(&ep->maps);
+	int maps = atomic_load(&ep->peer_maps);
 	bool idle;
 
 	if (!maps || scif_state(ep) < SCIF_DISCONNECTED || has_mapping(ep))
@@ -80,8 +93,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 		if (!idle || !scif_queue_post(ep, &wr, NULL))
 			return;
 	}
-	scif_map_count(ep, -maps);
-	let_go(ep);
+	scif_map_peer_less(ep, maps);
 }
 
 static int tell(struct scif_endpoint *ep, uint32_t type, uint64_t id)
@@ -128,7 +140,7 @@ static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
 					     PROT_READ,
 				     place);
 	if (part->window) {
-		scif_map_count(ep, 1);
+		count_more(ep);
 		return 0;
 	}
 	err = to_errno(errno);
@@ -147,7 +159,7 @@ static int unmap_parts(struct mapping *mapping)
 			      ->unmap(mapping->parts[i].window);
 		err = err ? err : one;
 		tell(ep, SCIF_UNMAPPED, mapping->parts[i].id);
-		scif_map_count(ep, -1);
+		count_less(ep, 1);
 	}
 	return err;
 }
@@ -224,8 +236,6 @@ static int end_mapping(struct mapping *mapping)
 	int err = unmap_parts(mapping);
 
 	free(mapping);
-	if (!atomic_load(&ep->maps) && scif_state(ep) >= SCIF_DISCONNECTED)
-		let_go(ep);
 	scif_put(ep);
 	return err;
 }

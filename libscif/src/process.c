@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * What a process has once: the devices in use, and two threads. One handles
- * control messages and keeps descriptors up to date; it waits for completions,
- * for some seconds at most.
+ * What a process has once: the devices in use, and two threads. One, for
+ * progress, handles control messages and keeps descriptors up to date. It waits
+ * for completions; when a peer is slow, another one takes its place.
  * The other handles connections and descriptors that come and go, and never
  * waits for a completion: when a peer is gone, it ends the waits of all others.
  */
@@ -27,6 +27,9 @@ enum {
 	RXE_PACKETS = 32
 };
 
+/* What there is to do for an endpoint, and that a thread does it. */
+enum { DUE_EVENT = 1, DUE_TICK = 2, BUSY = 4 };
+
 /* What epoll says about a descriptor; endpoints are known by inode. */
 enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
 
@@ -37,6 +40,9 @@ struct scif_process scif_process = {
 	.epoll_cm = -1,
 	.kick = -1,
 };
+
+/* Of this thread; 0 if it was never the progress thread. */
+static __thread unsigned int generation;
 
 static int watch(int epoll, int fd, uint32_t events, uint64_t data)
 {
@@ -171,6 +177,66 @@ static void handle_cm_event(void)
 		scif_put(ep);
 }
 
+static bool is_progress(void)
+{
+	return generation == atomic_load(&scif_process.generation);
+}
+
+/* One of the two sees the other: who begins here, and who is slow. */
+static void begin(struct scif_endpoint *ep)
+{
+	if (!is_progress())
+		return;
+	atomic_store(&scif_process.served, ep);
+	if (atomic_load(&ep->link.slow))
+		scif_process_go_on(ep);
+}
+
+static void end(struct scif_endpoint *ep)
+{
+	struct scif_endpoint *served = ep;
+
+	atomic_compare_exchange_strong(&scif_process.served, &served, NULL);
+}
+
+/* What makes it dirty from now on comes with a kick of its own. */
+static void handle_event(struct scif_endpoint *ep)
+{
+	bool dirty = atomic_exchange(&ep->dirty, false);
+
+	scif_control_event(ep);
+	if (dirty)
+		scif_refresh(ep, -1);
+}
+
+/* Was it busy receiving, and isn't any more? And what else takes its time. */
+static void tick(struct scif_endpoint *ep)
+{
+	if (atomic_load(&ep->hot) && atomic_fetch_add(&ep->ticks, 1) > 0)
+		scif_cool(ep, -1);
+	scif_connect_tick(ep);
+	scif_map_tick(ep);
+}
+
+/* By one thread at a time: that one does what others come for, too. */
+static void serve(struct scif_endpoint *ep, unsigned int what)
+{
+	unsigned int due;
+
+	if (atomic_fetch_or(&ep->due, what | BUSY) & BUSY)
+		return;
+	do {
+		begin(ep);
+		due = atomic_exchange(&ep->due, BUSY);
+		if (due & DUE_EVENT)
+			handle_event(ep);
+		if (due & DUE_TICK)
+			tick(ep);
+		end(ep);
+		due = BUSY;
+	} while (!atomic_compare_exchange_strong(&ep->due, &due, 0));
+}
+
 static void handle_device(struct scif_device *dev)
 {
 	struct scif_endpoint *ep;
@@ -178,13 +244,13 @@ static void handle_device(struct scif_device *dev)
 	void *owner;
 	bool alive;
 
-	while (!ibv_get_cq_event(dev->channel, &cq, &owner)) {
+	while (is_progress() && !ibv_get_cq_event(dev->channel, &cq, &owner)) {
 		ep = owner;
 		alive = scif_try_get(ep);
 		ibv_ack_cq_events(cq, 1);
 		if (!alive)
 			continue;
-		scif_control_event(ep);
+		serve(ep, DUE_EVENT);
 		scif_put(ep);
 	}
 }
@@ -208,25 +274,17 @@ static void handle_kick(void)
 	if (read(scif_process.kick, &count, sizeof(count)) < 0)
 		return;
 	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep))
-		if (atomic_exchange(&ep->dirty, false)) {
-			scif_control_event(ep);
-			scif_refresh(ep, -1);
-		}
+		if (atomic_load(&ep->dirty))
+			serve(ep, DUE_EVENT);
 }
 
-/* Endpoints that were busy receiving, and aren't any more. */
 static void handle_tick(void)
 {
 	struct scif_endpoint *ep;
 
 	scif_table_doubt();
-	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
-		if (atomic_load(&ep->hot) &&
-		    atomic_fetch_add(&ep->ticks, 1) > 0)
-			scif_cool(ep, -1);
-		scif_connect_tick(ep);
-		scif_map_tick(ep);
-	}
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep))
+		serve(ep, DUE_TICK);
 }
 
 /* How long the thread may sleep. */
@@ -259,17 +317,20 @@ static void handle(const struct epoll_event *event)
 	}
 }
 
-static void *progress(void *unused)
+static void *progress(void *number)
 {
 	struct epoll_event events[BATCH];
 	int i, count;
 
-	(void)unused;
-	for (;;) {
+	/* Until who started it has said so. */
+	pthread_mutex_lock(&scif_process.lock);
+	generation = (uintptr_t)number;
+	pthread_mutex_unlock(&scif_process.lock);
+	while (is_progress()) {
 		count = epoll_wait(scif_process.epoll, events, BATCH, nap());
-		for (i = 0; i < count; i++)
+		for (i = 0; i < count && is_progress(); i++)
 			handle(&events[i]);
-		if (nap() >= 0)
+		if (is_progress() && nap() >= 0)
 			handle_tick();
 	}
 	return NULL;
@@ -286,29 +347,41 @@ static void *connections(void *unused)
 	return NULL;
 }
 
-static int start_threads(void)
+static int start_thread(void *(*run)(void *), void *argument)
 {
 	sigset_t all, old;
-	pthread_t first, second;
+	pthread_t thread;
 	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&first, NULL, progress, NULL);
-	if (err)
-		goto restore;
-	err = pthread_create(&second, NULL, connections, NULL);
-	if (err) {
-		/* It waits, for there is nothing yet. */
-		pthread_cancel(first);
-		pthread_join(first, NULL);
-		goto restore;
-	}
-	pthread_detach(first);
-	pthread_detach(second);
-restore:
+	err = pthread_create(&thread, NULL, run, argument);
+	if (!err)
+		pthread_detach(thread);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return err;
+}
+
+/* With the process's lock. The one before it, if any, ends soon. */
+static int start_progress(void)
+{
+	unsigned int next = atomic_load(&scif_process.generation) + 1;
+	int err = start_thread(progress, (void *)(uintptr_t)next);
+
+	if (!err)
+		atomic_store(&scif_process.generation, next);
+	return err;
+}
+
+void scif_process_go_on(struct scif_endpoint *ep)
+{
+	pthread_mutex_lock(&scif_process.lock);
+	if (atomic_load(&scif_process.served) == ep && !start_progress()) {
+		atomic_store(&scif_process.served, NULL);
+		/* For what the other one has not come to. */
+		scif_process_kick();
+	}
+	pthread_mutex_unlock(&scif_process.lock);
 }
 
 /*
@@ -334,6 +407,7 @@ static void forget(void)
 	}
 	scif_process.running = false;
 	scif_process.forked = true;
+	atomic_store(&scif_process.served, NULL);
 	atomic_store(&scif_process.hot, 0);
 	atomic_store(&scif_process.connecting, 0);
 	atomic_store(&scif_process.mapped, 0);
@@ -365,9 +439,14 @@ static int start(void)
 		err = errno;
 		goto fail;
 	}
-	err = start_threads();
+	err = start_progress();
 	if (err)
 		goto fail;
+	err = start_thread(connections, NULL);
+	if (err) {
+		atomic_fetch_add(&scif_process.generation, 1); /* it ends */
+		goto fail;
+	}
 	if (!registered)
 		pthread_atfork(NULL, NULL, forget);
 	registered = true;

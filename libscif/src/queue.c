@@ -80,7 +80,7 @@ static void poll_queue(struct scif_endpoint *ep)
 
 	do {
 		count = ibv_poll_cq(ep->link.rma_cq, BATCH, wcs);
-		if (count < 0)
+		if (count < 0 || atomic_load(&ep->link.gone))
 			rma->failed = true;
 		for (i = 0; i < count; i++)
 			if (wcs[i].status != IBV_WC_SUCCESS)
@@ -155,23 +155,37 @@ static int post_to_kernel(struct scif_endpoint *ep, struct ibv_send_wr *wr)
 	return err;
 }
 
-/* With the operations' lock. */
+/* A place that the last request to use it has left: the queue is no longer. */
+static void place_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+			const void *value)
+{
+	uint64_t *place =
+		&ep->link.local->values[ep->rma->posted % SCIF_RMA_DEPTH];
+
+	memcpy(place, value, wr->sg_list->length);
+	wr->sg_list->addr = (uintptr_t)place;
+	wr->sg_list->lkey = ep->link.local_mr->lkey;
+}
+
+/* With the operations' lock, and room for it. */
 static bool post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		 struct scif_region *own)
+		 struct scif_region *own, const void *value)
 {
 	struct ibv_send_wr *bad;
 
+	if (value)
+		place_value(ep, wr, value);
 	if (own && !scif_region_is_there(own))
 		return !post_to_kernel(ep, wr);
 	return !ibv_post_send(ep->link.rma_qp, wr, &bad);
 }
 
-int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		    struct scif_region *own)
+static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+			struct scif_region *own, const void *value)
 {
 	const uint32_t depth = ep->link.dev->depth;
 	struct scif_rma *rma = ep->rma;
-	unsigned int round = 0;
+	struct scif_wait wait = { 0 };
 	bool posted = false, failed = false;
 
 	wr->send_flags |= IBV_SEND_SIGNALED;
@@ -181,17 +195,30 @@ int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			poll_queue(ep);
 		failed = rma->failed;
 		if (!failed && rma->posted - rma->completed < depth) {
-			posted = post(ep, wr, own);
+			posted = post(ep, wr, own, value);
 			failed = !posted;
 			rma->posted += posted;
 		}
 		pthread_mutex_unlock(&rma->op_lock);
 		if (!posted && !failed)
-			scif_relax(round++);
+			scif_link_wait(&ep->link, &wait);
 	}
+	scif_link_waited(&ep->link, &wait);
 	if (failed)
 		scif_lost(ep);
 	return failed ? ECONNRESET : 0;
+}
+
+int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+		    struct scif_region *own)
+{
+	return post_or_wait(ep, wr, own, NULL);
+}
+
+int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+			  const void *value)
+{
+	return post_or_wait(ep, wr, NULL, value);
 }
 
 /* @length bytes at these places of the pieces. */

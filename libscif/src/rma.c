@@ -25,6 +25,7 @@ int scif_rma_open(struct scif_endpoint *ep)
 	pthread_mutex_init(&rma->lock, NULL);
 	pthread_mutex_init(&rma->peer_lock, NULL);
 	pthread_mutex_init(&rma->op_lock, NULL);
+	pthread_mutex_init(&rma->signal_lock, NULL);
 	pthread_mutex_init(&rma->bounce_lock, NULL);
 	pthread_mutex_init(&rma->call_lock, NULL);
 	pthread_mutex_init(&rma->settle_lock, NULL);
@@ -54,6 +55,7 @@ void scif_rma_close(struct scif_endpoint *ep)
 	pthread_mutex_destroy(&rma->lock);
 	pthread_mutex_destroy(&rma->peer_lock);
 	pthread_mutex_destroy(&rma->op_lock);
+	pthread_mutex_destroy(&rma->signal_lock);
 	pthread_mutex_destroy(&rma->bounce_lock);
 	pthread_mutex_destroy(&rma->call_lock);
 	pthread_mutex_destroy(&rma->settle_lock);
@@ -173,13 +175,18 @@ static void take_release(struct scif_endpoint *ep,
 	pthread_mutex_unlock(&rma->settle_lock);
 }
 
+/* It counts before anything else: an endpoint that is closed now stays. */
 static void take_mapped(struct scif_endpoint *ep,
 			const struct scif_message *message)
 {
-	int err = scif_window_mapped(ep, message->args[0], true);
+	int err;
 
+	scif_map_peer_more(ep);
+	err = scif_check_connected(ep);
 	if (!err)
-		scif_map_count(ep, 1);
+		err = scif_window_mapped(ep, message->args[0], true);
+	if (err)
+		scif_map_peer_less(ep, 1);
 	scif_reply(ep, message->tag, err, 0);
 }
 
@@ -211,7 +218,7 @@ void scif_rma_message(struct scif_endpoint *ep,
 		break;
 	case SCIF_UNMAPPED:
 		if (!scif_window_mapped(ep, message->args[0], false))
-			scif_map_count(ep, -1);
+			scif_map_peer_less(ep, 1);
 		break;
 	default:
 		scif_lost(ep);

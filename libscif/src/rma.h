@@ -8,7 +8,7 @@
  * done, the peer's side says so in its reply to SCIF_RELEASE.
  *
  * Locks, in the order they are taken: bounce or call, settle, windows, peer
- * directory, operations.
+ * directory, signal, operations.
  */
 #ifndef SCIF_RMA_H
 #define SCIF_RMA_H
@@ -102,7 +102,6 @@ struct scif_rma {
 	uint64_t last_ticket;
 	uint64_t posted;
 	uint64_t completed;
-	uint64_t signals;
 	bool failed;
 	struct scif_leftover *leftovers;
 	struct scif_barrier release; /* for the peer's SCIF_RELEASE */
@@ -111,6 +110,8 @@ struct scif_rma {
 	uint64_t wait_posted; /* for the peer's SCIF_WAIT */
 	uint32_t wait_tag;
 	bool waiting;
+
+	pthread_mutex_t signal_lock; /* the word of the peer's scratch */
 
 	pthread_mutex_t bounce_lock;
 	uint8_t *bounce;
@@ -175,6 +176,9 @@ void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
  */
 int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 		    struct scif_region *own);
+/* The same for a write of the bytes of @value, which need not stay. */
+int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+			  const void *value);
 int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		    const struct scif_pieces *own,
 		    const struct scif_pieces *peer, int rma_flags);

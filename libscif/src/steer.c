@@ -41,6 +41,7 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 	steer->in = false;
 	steer->out = true;
 	atomic_init(&steer->hup, false);
+	atomic_init(&steer->reset, false);
 	return ends[0];
 }
 
@@ -53,14 +54,16 @@ void scif_steer_close(struct scif_steer *steer)
 /*
  * When the user's end goes, the steer gets a hangup. If it was shut down
  * before, it has one already, but then there also was a byte left unread,
- * whose loss is an error. This must not wait for the lock, whose owner may wait
- * for the peer.
+ * whose loss is an error, for whoever asks first. This must not wait for the
+ * lock, whose owner may wait for the peer.
  */
 bool scif_steer_is_closed(struct scif_steer *steer)
 {
 	struct pollfd pollfd = { .fd = steer->fd };
 	bool closed = false;
 
+	if (atomic_load(&steer->reset))
+		return true;
 	if (poll(&pollfd, 1, 0) >= 0)
 		closed = pollfd.revents &
 			 (atomic_load(&steer->hup) ? POLLERR : POLLHUP);
@@ -75,11 +78,25 @@ static bool is_own(struct scif_endpoint *ep, scif_epd_t epd)
 	return epd >= 0 && !fstat(epd, &status) && status.st_ino == ep->inode;
 }
 
+void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	if (is_own(ep, epd))
+		close(epd);
+}
+
+static void note_error(struct scif_steer *steer)
+{
+	if (errno == ECONNRESET)
+		atomic_store(&steer->reset, true);
+}
+
 static void raise_in(struct scif_steer *steer)
 {
+	if (steer->in)
+		return;
+	steer->in = send(steer->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 	if (!steer->in)
-		steer->in = send(steer->fd, "", 1,
-				 MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+		note_error(steer);
 }
 
 static void lower_in(struct scif_endpoint *ep, scif_epd_t epd)
@@ -97,11 +114,15 @@ static void lower_in(struct scif_endpoint *ep, scif_epd_t epd)
 static void raise_out(struct scif_steer *steer)
 {
 	char bytes[FILLER];
+	ssize_t ret;
 
 	if (steer->out)
 		return;
-	while (recv(steer->fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-		;
+	do
+		ret = recv(steer->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	while (ret > 0);
+	if (ret < 0)
+		note_error(steer);
 	steer->out = true;
 }
 

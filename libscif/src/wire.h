@@ -17,7 +17,6 @@
 #define SCIF_RING_BYTES 4096U
 #define SCIF_RING_ROOM (SCIF_RING_BYTES - 1)
 
-#define SCIF_SCRATCH_SLOTS 64U
 #define SCIF_MAX_WINDOWS 65536U
 
 /* Private data of the connection request and of the answer. */
@@ -67,10 +66,9 @@ struct scif_shared {
 	_Atomic uint32_t want_room; /* changed: wake it after a receive */
 	_Atomic uint32_t dir_gen;   /* @end of the peer's directory */
 	uint32_t gap1[12];
-	uint64_t scratch[SCIF_SCRATCH_SLOTS];
+	uint64_t scratch; /* the peer's, for a value that it reads back */
 	struct scif_dir_head dir;
-	uint8_t gap2[4096 - 2 * 64 - 8 * SCIF_SCRATCH_SLOTS -
-		     sizeof(struct scif_dir_head)];
+	uint8_t gap2[4096 - 2 * 64 - 8 - sizeof(struct scif_dir_head)];
 	uint8_t ring[SCIF_RING_BYTES];
 };
 

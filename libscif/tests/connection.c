@@ -7,10 +7,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "behaviour.h"
@@ -265,6 +263,34 @@ static bool connect_refused(void)
 	return ok;
 }
 
+/* The peer dies before it has accepted. */
+static bool listener_dies(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int epd = scif_open(), listener, other, bound;
+	bool ok;
+
+	bound = scif_bind(epd, 0);
+	fcntl(epd, F_SETFL, O_NONBLOCK);
+	port.port = peer_listen(&listener, 1);
+	ok = fails(scif_connect(epd, &port), EINPROGRESS, "connect");
+	sleep_ms(300);
+	peer_kill();
+	ok = shows(epd, POLLOUT) && ok;
+	ok = check(scif_connect(epd, &port) == -1 &&
+			   (errno == ECONNREFUSED || errno == ENODEV),
+		   "the result: %s", strerror(errno)) &&
+	     ok;
+	port.port = peer_listen(&listener, 1);
+	fails(scif_connect(epd, &port), EINPROGRESS, "to another one");
+	other = peer_accept(listener);
+	ok = shows(epd, POLLOUT) &&
+	     succeeds(scif_connect(epd, &port), bound, "its port") && ok;
+	close_pair(epd, other);
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
 static void *connect_often(void *unused)
 {
 	struct scif_port_id port = { peer_node, NO_PORT };
@@ -313,188 +339,6 @@ static bool connect_binds(void)
 		   "the peer saw %u:%u", accept.port.node, accept.port.port);
 	close_pair(epd, accept.ret);
 	peer_op_epd(PEER_CLOSE, listener);
-	return ok;
-}
-
-static bool accept_invalid(void)
-{
-	int epd = scif_open(), new;
-	struct scif_port_id port;
-	bool ok;
-
-	ok = fails(scif_accept(epd, &port, &new, 0), EINVAL, "unbound");
-	scif_bind(epd, 0);
-	ok = fails(scif_accept(epd, &port, &new, 0), EINVAL, "bound") && ok;
-	scif_listen(epd, 1);
-	ok = fails(scif_accept(epd, &port, &new, 2), EINVAL, "flags 2") && ok;
-	ok = fails(scif_accept(epd, NULL, &new, 0), EINVAL, "no peer") && ok;
-	ok = fails(scif_accept(epd, &port, NULL, 0), EINVAL, "no new") && ok;
-	scif_close(epd);
-	return ok;
-}
-
-static bool accept_again(void)
-{
-	int epd = scif_open(), new;
-	struct scif_port_id port;
-	bool ok;
-
-	scif_bind(epd, 0);
-	scif_listen(epd, 1);
-	ok = fails(scif_accept(epd, &port, &new, 0), EAGAIN, "nobody");
-	fcntl(epd, F_SETFL, O_NONBLOCK);
-	ok = fails(scif_accept(epd, &port, &new, 0), EAGAIN, "O_NONBLOCK") &&
-	     ok;
-	scif_close(epd);
-	return ok;
-}
-
-static void nothing(int signal)
-{
-	(void)signal;
-}
-
-static void *close_later(void *epd)
-{
-	sleep_ms(200);
-	scif_close(*(int *)epd);
-	return NULL;
-}
-
-static bool accept_interrupted(void)
-{
-	struct itimerval soon = { .it_value = { 0, 200000 } };
-	struct sigaction action = { .sa_handler = nothing };
-	int epd = scif_open(), new;
-	struct scif_port_id port;
-	pthread_t thread;
-	bool ok;
-
-	action.sa_flags = SA_RESTART;
-	sigaction(SIGALRM, &action, NULL);
-	scif_bind(epd, 0);
-	scif_listen(epd, 1);
-	fcntl(epd, F_SETFL, O_NONBLOCK); /* has no say */
-	setitimer(ITIMER_REAL, &soon, NULL);
-	ok = fails(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), EINTR,
-		   "a signal");
-	pthread_create(&thread, NULL, close_later, &epd);
-	ok = fails(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), EINTR,
-		   "closed meanwhile") &&
-	     ok;
-	pthread_join(thread, NULL);
-	return ok;
-}
-
-/* A signal may end the wait for a request, but no connection. */
-static bool accept_under_signals(void)
-{
-	static const struct itimerval often = { { 0, 10000 }, { 0, 10000 } },
-				      never;
-	struct peer_call call = { .op = PEER_CONNECT };
-	struct sigaction action = { .sa_handler = nothing };
-	struct scif_port_id port, to = { .node = own_node };
-	int epd = scif_open(), new, i, ret;
-	bool ok = true;
-
-	sigaction(SIGALRM, &action, NULL);
-	to.port = scif_bind(epd, 0);
-	scif_listen(epd, 1);
-	for (i = 0; i < 10 && ok; i++) {
-		call.op = PEER_CONNECT;
-		call.epd = peer_op_epd(PEER_OPEN, -1);
-		call.port = to;
-		peer_begin(&call);
-		setitimer(ITIMER_REAL, &often, NULL);
-		do
-			ret = scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC);
-		while (ret && errno == EINTR);
-		setitimer(ITIMER_REAL, &never, NULL);
-		ok = succeeds(ret, 0, "accept") &&
-		     check(peer_finish(&call) > 0, "connect: %s",
-			   strerror(call.error)) &&
-		     succeeds(peer_send(call.epd, "a", 1, 1), 1, "send");
-		close_pair(new, call.epd);
-	}
-	scif_close(epd);
-	return ok;
-}
-
-static bool accepted_port(void)
-{
-	struct peer_call call = { .op = PEER_OPEN };
-	struct scif_port_id port;
-	int epd = scif_open(), new, listening;
-	bool ok;
-
-	listening = scif_bind(epd, 0);
-	scif_listen(epd, 1);
-	call.epd = peer_do(&call);
-	call.op = PEER_CONNECT;
-	call.port.node = own_node;
-	call.port.port = listening;
-	peer_begin(&call);
-	ok = succeeds(scif_accept(epd, &port, &new, SCIF_ACCEPT_SYNC), 0,
-		      "accept");
-	peer_finish(&call);
-	ok = check(call.ret == port.port && port.node == peer_node,
-		   "the peer has port %lld, accept says %u:%u",
-		   (long long)call.ret, port.node, port.port) &&
-	     ok;
-	/* The port is taken as long as the listener, not the connection. */
-	scif_close(epd);
-	epd = scif_open();
-	ok = succeeds(scif_bind(epd, listening), listening, "bind again") && ok;
-	scif_close(epd);
-	close_pair(new, call.epd);
-	return ok;
-}
-
-static void *accept_all(void *listener)
-{
-	struct scif_port_id port;
-	int epd;
-
-	while (!scif_accept(*(int *)listener, &port, &epd, SCIF_ACCEPT_SYNC))
-		scif_close(epd);
-	return NULL;
-}
-
-/* Peers that have gone when they are accepted, or just then. */
-static bool gone_when_accepted(void)
-{
-	struct peer_call call = { .flags = 0 };
-	struct scif_port_id port = { own_node, 0 };
-	int listener = scif_open(), i;
-	uint64_t end = deadline();
-	pthread_t thread;
-	bool ok;
-
-	port.port = scif_bind(listener, 0);
-	scif_listen(listener, 16);
-	pthread_create(&thread, NULL, accept_all, &listener);
-	for (i = 0; i < ATTEMPTS; i++) {
-		call.epd = peer_op_epd(PEER_OPEN, -1);
-		peer_op_epd(PEER_NONBLOCK, call.epd);
-		call.op = PEER_CONNECT;
-		call.port = port;
-		peer_do(&call);
-		sleep_ms(i % 8);
-		peer_op_epd(PEER_CLOSE, call.epd);
-	}
-	call.op = PEER_CONNECT;
-	call.epd = peer_op_epd(PEER_OPEN, -1);
-	call.port = port;
-	/* Until there is room in the backlog. */
-	while (peer_do(&call) < 0 && call.error == ECONNREFUSED &&
-	       now_ms() < end)
-		sleep_ms(100);
-	/* EINVAL: connected, and closed by the other side already. */
-	ok = check(call.ret > 0 || call.error == EINVAL, "one that stays: %s",
-		   strerror(call.error));
-	peer_op_epd(PEER_CLOSE, call.epd);
-	scif_close(listener);
-	pthread_join(thread, NULL);
 	return ok;
 }
 
@@ -566,13 +410,8 @@ const struct behaviour connection_cases[] = {
 	{ 15, "connect when disconnected: EINVAL", connect_disconnected },
 	{ 16, "no listener, or a full backlog: ECONNREFUSED", connect_refused },
 	{ 16, "refused many times, in four threads", refused_often },
+	{ 16, "the peer dies before it accepts", listener_dies },
 	{ 17, "connect binds and returns the port", connect_binds },
-	{ 18, "accept with bad arguments: EINVAL", accept_invalid },
-	{ 19, "accept with nobody there: EAGAIN", accept_again },
-	{ 20, "accept interrupted, or closed: EINTR", accept_interrupted },
-	{ 20, "no signal loses a connection", accept_under_signals },
-	{ 21, "what is accepted has the listener's port", accepted_port },
-	{ 21, "peers that are gone when accepted", gone_when_accepted },
 	{ 22, "connecting to one's own node", own_node_works },
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
 	{ 0, NULL, NULL }

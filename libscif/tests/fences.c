@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -148,6 +149,67 @@ static bool signal_values(int who)
 	return ok;
 }
 
+struct signaller {
+	int epd;
+	int number;
+	bool ok;
+	pthread_t thread;
+};
+
+static void *signal_once(void *argument)
+{
+	struct signaller *self = argument;
+	const int number = self->number;
+
+	self->ok =
+		succeeds(scif_fence_signal(self->epd, 8 * number, 1000 + number,
+					   8 * number, 2000 + number,
+					   number % 2 ? SELF | REMOTE :
+							SELF | LOCAL | REMOTE),
+			 0, "signal");
+	return NULL;
+}
+
+/*
+ * More signals than the queue has room for, each to a place of its own, while
+ * long copies keep them waiting: none may get the value of another.
+ */
+static bool signal_places(void)
+{
+	enum { PLACES = 100, COPIES = 64, LENGTH = BYTES - PAGE };
+	struct couple couple = couple_begin();
+	struct signaller signallers[PLACES];
+	uint64_t remote[PLACES], local[PLACES];
+	bool ok = true;
+	int i, mark;
+
+	for (i = 0; i < COPIES && ok; i++)
+		ok = succeeds(scif_writeto(couple.own, PAGE, LENGTH, PAGE, 0),
+			      0, "copy");
+	for (i = 0; i < PLACES; i++) {
+		signallers[i].epd = couple.own;
+		signallers[i].number = i;
+		pthread_create(&signallers[i].thread, NULL, signal_once,
+			       &signallers[i]);
+	}
+	for (i = 0; i < PLACES; i++) {
+		pthread_join(signallers[i].thread, NULL);
+		ok = ok && signallers[i].ok;
+	}
+	ok = ok &&
+	     succeeds(scif_fence_mark(couple.own, SELF, &mark), 0, "mark") &&
+	     succeeds(scif_fence_wait(couple.own, mark), 0, "wait");
+	peer_peek(0, remote, sizeof(remote));
+	memcpy(local, couple.mem, sizeof(local));
+	for (i = 0; i < PLACES && ok; i++)
+		ok = check(remote[i] == 2000u + i, "remote %d is %llu", i,
+			   (unsigned long long)remote[i]) &&
+		     check(local[i] == (i % 2 ? 0 : 1000u + i),
+			   "local %d is %llu", i, (unsigned long long)local[i]);
+	couple_end(&couple);
+	return ok;
+}
+
 static bool signal_self(void)
 {
 	return signal_values(SELF);
@@ -209,6 +271,7 @@ const struct behaviour fence_cases[] = {
 	{ 51, "signals need a window to write", signal_windows },
 	{ 51, "signals behind one's own copies", signal_self },
 	{ 51, "signals behind the peer's copies", signal_peer },
+	{ 51, "more signals than the queue is long", signal_places },
 	{ 52, "marks of the peer's copies", peer_marks },
 	{ 53, "unknown marks: EINVAL", unknown_marks },
 	{ 0, NULL, NULL }

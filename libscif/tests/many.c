@@ -5,7 +5,6 @@
  * usage: scif_many NODES OWN PEER [ENDPOINTS]
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,20 +27,10 @@ enum {
 	RECORDS = 400,
 	SENDERS = 4,
 	RECORD = 64,
+	ROUNDS = 20,
+	MAPS = 16,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
 };
-
-static unsigned int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int count = 0;
-
-	while (dir && readdir(dir))
-		count++;
-	if (dir)
-		closedir(dir);
-	return count;
-}
 
 static void list_descriptors(void)
 {
@@ -57,6 +46,24 @@ static void list_descriptors(void)
 			tap_note("%d is %s", fd, target);
 		}
 	}
+}
+
+/*
+ * Are there no more descriptors than @before? The last one to let go may be the
+ * library's own thread, also of what was before.
+ */
+static bool returns_to(unsigned int before)
+{
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	while (count_descriptors() > before && now_ms() < end)
+		relax(round++);
+	if (check(count_descriptors() <= before, "%u descriptors, were %u",
+		  count_descriptors(), before))
+		return true;
+	list_descriptors();
+	return false;
 }
 
 /* Both ends here, on one's own node. */
@@ -93,8 +100,7 @@ static bool many_endpoints(int pairs)
 {
 	static int one[MOST], two[MOST];
 	int listener = scif_open(), made, i, value;
-	unsigned int before, round = 0;
-	uint64_t end;
+	unsigned int before;
 	uint16_t port;
 	bool ok = raise_limit(4 * pairs + 64);
 
@@ -115,17 +121,7 @@ static bool many_endpoints(int pairs)
 		scif_close(one[i]);
 		scif_close(two[i]);
 	}
-	/* The last one to let go may be the library's own thread, here and in
-	 * the tests before this one.
-	 */
-	end = deadline();
-	while (count_descriptors() > before && now_ms() < end)
-		relax(round++);
-	if (!check(count_descriptors() <= before, "%u descriptors, were %u",
-		   count_descriptors(), before)) {
-		list_descriptors();
-		ok = false;
-	}
+	ok = returns_to(before) && ok;
 	scif_close(listener);
 	return ok;
 }
@@ -288,6 +284,78 @@ static bool killed_peer(enum peer_op op, const char *what)
 	return ok;
 }
 
+/* A window that the peer has mapped often; where, in @call. */
+static bool map_often(struct peer_call *call, int own, uint8_t *mem)
+{
+	uint64_t at[MAPS];
+	bool ok = true;
+	int i;
+
+	scif_register(own, mem, PAGE, 0, RW, SCIF_MAP_FIXED);
+	call->op = PEER_MMAP;
+	call->flags = 0;
+	call->length = PAGE;
+	call->prot = RW;
+	for (i = 0; i < MAPS && ok; i++) {
+		at[i] = peer_do(call);
+		ok = check(call->ret != -1, "the peer's mmap: %s",
+			   strerror(call->error));
+	}
+	memcpy(call->data, at, sizeof(at));
+	call->flags = MAPS;
+	call->op = PEER_MUNMAP_SEND;
+	return ok;
+}
+
+/* The peer unmaps a window just before this side closes. */
+static bool unmap_and_close(void)
+{
+	unsigned int before = count_descriptors();
+	struct peer_call call = { .flags = 0 };
+	uint8_t *mem = fresh_pages(PAGE);
+	int own, i;
+	bool ok = true;
+	char byte;
+
+	for (i = 0; i < ROUNDS && ok; i++) {
+		connect_pair(&own, &call.epd);
+		ok = map_often(&call, own, mem);
+		peer_begin(&call);
+		ok = ok && succeeds(scif_recv(own, &byte, 1, 1), 1, "recv");
+		scif_close(own);
+		ok = succeeds(peer_finish(&call), 1, "munmap and send") && ok;
+		peer_op_epd(PEER_CLOSE, call.epd);
+	}
+	return returns_to(before) && ok;
+}
+
+/*
+ * Both sides close at the same time, with bytes to receive, and no room to
+ * send: of this one's two ways to notice, one must.
+ */
+static bool close_together(void)
+{
+	struct peer_call call = { .op = PEER_CLOSE };
+	static char bytes[2 * PAGE];
+	unsigned int before = count_descriptors();
+	int own, i;
+	bool ok = true;
+
+	for (i = 0; i < ROUNDS && ok; i++) {
+		connect_pair(&own, &call.epd);
+		ok = succeeds(peer_send(call.epd, bytes, 1, 1), 1, "send") &&
+		     succeeds(scif_send(own, bytes, sizeof(bytes), 0), PAGE - 1,
+			      "fill") &&
+		     shows(own, POLLIN);
+		call.op = PEER_CLOSE;
+		peer_begin(&call);
+		usleep(i * 20);
+		close(own);
+		peer_finish(&call);
+	}
+	return returns_to(before) && ok;
+}
+
 int main(int argc, char **argv)
 {
 	int pairs = argc > 4 ? atoi(argv[4]) / 2 : 500;
@@ -304,6 +372,9 @@ int main(int argc, char **argv)
 	tap_ok(killed_peer(PEER_RECV, "killed in recv"),
 	       "the peer is killed in a blocked receive");
 	tap_ok(no_descriptors(), "out of descriptors: EMFILE");
+	tap_ok(close_together(), "both sides close at the same time");
+	if (getenv("SCIF_TEST_MAPS"))
+		tap_ok(unmap_and_close(), "the peer unmaps, and this closes");
 	tap_ok(many_threads(), "%d senders and more on one endpoint", SENDERS);
 	tap_ok(many_endpoints(pairs), "%d endpoints in one process",
 	       2 * pairs + 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -21,7 +22,7 @@
 
 uint16_t own_node, peer_node;
 
-enum { PEERS = 8 };
+enum { PEERS = 12 };
 
 static struct peer {
 	pid_t pid;
@@ -53,6 +54,20 @@ static int64_t do_mmap(struct peer_call *call)
 			      call->epd, call->remote);
 
 	return mem == SCIF_MMAP_FAILED ? -1 : (intptr_t)mem;
+}
+
+/* Unmaps what @call lists, and tells the other side by a byte. */
+static int64_t do_munmap_send(struct peer_call *call)
+{
+	void *mem;
+	int i;
+
+	for (i = 0; i < call->flags; i++) {
+		memcpy(&mem, call->data + i * sizeof(mem), sizeof(mem));
+		if (scif_munmap(mem, call->length))
+			return -1;
+	}
+	return scif_send(call->epd, "", 1, SCIF_SEND_BLOCK);
 }
 
 static int64_t do_fence_mark(struct peer_call *call)
@@ -112,6 +127,8 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 		return do_mmap(call);
 	case PEER_MUNMAP:
 		return scif_munmap((void *)call->local, length);
+	case PEER_MUNMAP_SEND:
+		return do_munmap_send(call);
 	case PEER_PEEK:
 		memcpy(call->data, arena + call->local, length);
 		return 0;
@@ -247,6 +264,11 @@ void peer_kill(void)
 	peer_wait(peer);
 }
 
+void peer_stop(void)
+{
+	kill(current()->pid, SIGSTOP);
+}
+
 void peer_begin(const struct peer_call *call)
 {
 	if (send(current()->socket, call, sizeof(*call), MSG_NOSIGNAL) < 0)
@@ -362,6 +384,18 @@ void peer_peek(int64_t place, void *bytes, uint64_t length)
 		peer_do(&call);
 		memcpy((uint8_t *)bytes + done, call.data, part);
 	}
+}
+
+unsigned int count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned int count = 0;
+
+	while (dir && readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count;
 }
 
 uint8_t *fresh_pages(size_t length)

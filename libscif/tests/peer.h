@@ -33,6 +33,7 @@ enum peer_op {
 	PEER_FENCE_SIGNAL,
 	PEER_MMAP,
 	PEER_MUNMAP,
+	PEER_MUNMAP_SEND,
 	PEER_PEEK,
 	PEER_POKE,
 	PEER_EXIT
@@ -65,6 +66,10 @@ void peer_start(void);
 void peer_end(void);
 /* Kill it; another one takes the next call. */
 void peer_kill(void);
+/* It does not get any further; it can only be killed. */
+void peer_stop(void);
+/* How many descriptors this process has. */
+unsigned int count_descriptors(void);
 
 /* What the peer does: calls from @socket until it ends. Does not return. */
 void peer_main(int socket);
