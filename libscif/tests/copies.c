@@ -460,6 +460,72 @@ static bool asynchronous(void)
 	return ok;
 }
 
+/* All combinations of flags; unknown ones are refused elsewhere. */
+static bool all_flags(void)
+{
+	enum { FLAGS = 16, LENGTH = 3 * 65536 + 100, AT = 4000 };
+	struct couple couple = couple_begin();
+	uint8_t *mem = fresh_pages(BYTES);
+	int flags, mark, own = couple.own;
+	bool ok = true;
+
+	for (flags = 0; flags < FLAGS && ok; flags++) {
+		memcpy(mem, pattern_bytes(60 + flags, LENGTH), LENGTH);
+		ok = succeeds(scif_vwriteto(own, mem, LENGTH, AT, flags), 0,
+			      "vwriteto") &&
+		     succeeds(scif_readfrom(own, AT, LENGTH, AT, flags), 0,
+			      "readfrom") &&
+		     succeeds(scif_writeto(own, AT, LENGTH, AT + LENGTH, flags),
+			      0, "writeto") &&
+		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
+			      0, "mark") &&
+		     succeeds(scif_fence_wait(own, mark), 0, "wait");
+		memset(mem, 0, LENGTH);
+		ok = ok &&
+		     succeeds(scif_vreadfrom(own, mem, LENGTH, AT + LENGTH,
+					     flags),
+			      0, "vreadfrom") &&
+		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
+			      0, "mark") &&
+		     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
+		     check(!memcmp(mem, pattern_bytes(60 + flags, LENGTH),
+				   LENGTH),
+			   "the bytes, flags 0x%x", flags);
+	}
+	couple_end(&couple);
+	munmap(mem, BYTES);
+	return ok;
+}
+
+/* When the last bytes of an ordered copy are there, the others are. */
+static bool ordered(void)
+{
+	enum { LENGTH = 10 * PEER_DATA + 64 };
+	struct couple couple = couple_begin();
+	volatile uint64_t *last =
+		(uint64_t *)(couple.mem + 8 + LENGTH - sizeof(*last));
+	uint64_t limit = deadline(), value;
+	uint8_t *bytes = fresh_pages(BYTES);
+	unsigned int i, round;
+	bool ok = true;
+
+	for (i = 1; i <= 10 && ok; i++) {
+		memset(bytes, i, LENGTH);
+		memset(&value, i, sizeof(value));
+		peer_poke(100, bytes, LENGTH);
+		ok = succeeds(scif_readfrom(couple.own, 8, LENGTH, 100,
+					    SCIF_RMA_ORDERED),
+			      0, "read");
+		for (round = 0; *last != value && now_ms() < limit; round++)
+			relax(round);
+		ok = ok && check(!memcmp(couple.mem + 8, bytes, LENGTH),
+				 "round %u", i);
+	}
+	couple_end(&couple);
+	munmap(bytes, BYTES);
+	return ok;
+}
+
 const struct behaviour copy_cases[] = {
 	{ 42, "checks: state, flags, local, remote window", order_of_checks },
 	{ 43, "length 0: EINVAL", length_zero },
@@ -473,6 +539,8 @@ const struct behaviour copy_cases[] = {
 	{ 44, "a window whose memory is unmapped, and replaced",
 	  unmapped_window },
 	{ 47, "unregister in use: ENXIO, nothing breaks", unregister_in_use },
-	{ 48, "copies without SYNC, and in order", asynchronous },
+	{ 48, "copies without SYNC", asynchronous },
+	{ 48, "copies with all combinations of flags", all_flags },
+	{ 48, "in order: the last line comes last", ordered },
 	{ 0, NULL, NULL }
 };

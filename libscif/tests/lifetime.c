@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,54 @@ static bool wrong_descriptors(void)
 	close(pipes[1]);
 	close(sockets[0]);
 	close(sockets[1]);
+	return ok;
+}
+
+/* Every function that takes an endpoint. */
+static bool all_fail(int epd, int error)
+{
+	uint8_t *mem = fresh_pages(4096);
+	struct scif_port_id port = { own_node, 2000 };
+	int new, mark;
+	bool ok;
+
+	ok = fails(scif_bind(epd, 0), error, "bind") &&
+	     fails(scif_listen(epd, 1), error, "listen") &&
+	     fails(scif_connect(epd, &port), error, "connect") &&
+	     fails(scif_accept(epd, &port, &new, 0), error, "accept") &&
+	     fails(scif_send(epd, mem, 1, 0), error, "send") &&
+	     fails(scif_recv(epd, mem, 1, 0), error, "recv") &&
+	     fails(scif_register(epd, mem, 4096, 0, 1, 0), error, "register") &&
+	     fails(scif_unregister(epd, 0, 4096), error, "unregister") &&
+	     fails(scif_mmap(NULL, 4096, 1, 0, epd, 0) == SCIF_MMAP_FAILED ?
+			   -1 :
+			   0,
+		   error, "mmap") &&
+	     fails(scif_readfrom(epd, 0, 1, 0, 0), error, "readfrom") &&
+	     fails(scif_writeto(epd, 0, 1, 0, 0), error, "writeto") &&
+	     fails(scif_vreadfrom(epd, mem, 1, 0, 0), error, "vreadfrom") &&
+	     fails(scif_vwriteto(epd, mem, 1, 0, 0), error, "vwriteto") &&
+	     fails(scif_fence_mark(epd, SCIF_FENCE_INIT_SELF, &mark), error,
+		   "fence_mark") &&
+	     fails(scif_fence_wait(epd, 1), error, "fence_wait") &&
+	     fails(scif_fence_signal(epd, 0, 0, 0, 0,
+				     SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL),
+		   error, "fence_signal") &&
+	     fails(scif_close(epd), error, "close");
+	munmap(mem, 4096);
+	return ok;
+}
+
+static bool every_function(void)
+{
+	int epd = scif_open(), file = open("/dev/zero", O_RDWR);
+	bool ok;
+
+	scif_close(epd);
+	ok = all_fail(epd, EBADF) && all_fail(-1, EBADF) &&
+	     all_fail(file, ENOTTY) &&
+	     check(fcntl(file, F_GETFD) != -1, "the file is still open");
+	close(file);
 	return ok;
 }
 
@@ -183,6 +232,86 @@ static bool ends_by_kill(void)
 	return ends(PEER_OPEN, "SIGKILL");
 }
 
+/* A call that waits for something that will not come. */
+struct waiter {
+	int epd;
+	bool (*waits)(int epd);
+	pthread_t thread;
+	bool ok;
+};
+
+static bool waits_to_send(int epd)
+{
+	static char bytes[2 * LONG];
+	int ret = scif_send(epd, bytes, sizeof(bytes), SCIF_SEND_BLOCK);
+
+	/* What had room was sent before. */
+	return check(ret < (int)sizeof(bytes), "send returns %d", ret) &&
+	       fails(scif_send(epd, bytes, 1, SCIF_SEND_BLOCK), ECONNRESET,
+		     "send");
+}
+
+static bool waits_to_receive(int epd)
+{
+	char byte;
+
+	return fails(scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK), ECONNRESET,
+		     "recv");
+}
+
+static bool waits_to_poll(int epd)
+{
+	struct scif_pollepd entry = { epd, SCIF_POLLIN, 0 };
+
+	return succeeds(scif_poll(&entry, 1, -1), 1, "poll") &&
+	       check(entry.revents == SCIF_POLLHUP, "it shows 0x%x",
+		     entry.revents);
+}
+
+static bool waits_for_mark(int epd)
+{
+	int mark;
+
+	return fails(scif_fence_mark(epd, SCIF_FENCE_INIT_PEER, &mark),
+		     ECONNRESET, "mark");
+}
+
+static void *wait_for_nothing(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	waiter->ok = waiter->waits(waiter->epd);
+	return NULL;
+}
+
+/* The peer stops, calls wait for it, and it dies. */
+static bool ends_waits(void)
+{
+	static bool (*const waits[])(int epd) = {
+		waits_to_send, waits_to_receive, waits_to_poll, waits_for_mark
+	};
+	struct waiter waiters[4];
+	bool ok = true;
+	int other, i;
+
+	for (i = 0; i < 4; i++) {
+		connect_pair(&waiters[i].epd, &other);
+		waiters[i].waits = waits[i];
+	}
+	peer_stop();
+	for (i = 0; i < 4; i++)
+		pthread_create(&waiters[i].thread, NULL, wait_for_nothing,
+			       &waiters[i]);
+	sleep_ms(300);
+	peer_kill();
+	for (i = 0; i < 4; i++) {
+		pthread_join(waiters[i].thread, NULL);
+		ok = check(waiters[i].ok, "call %d", i) && ok;
+		scif_close(waiters[i].epd);
+	}
+	return ok;
+}
+
 /* A child that lives on does not keep the parent's connections. */
 static bool fork_keeps_nothing(void)
 {
@@ -217,11 +346,13 @@ static bool fork_keeps_nothing(void)
 const struct behaviour lifetime_cases[] = {
 	{ 54, "numbers of nodes", node_numbers },
 	{ 55, "wrong descriptors: EBADF, ENOTTY", wrong_descriptors },
+	{ 55, "every function: EBADF, ENOTTY", every_function },
 	{ 55, "dup: the last close ends it", duplicates },
 	{ 55, "a number that a stranger has now", stranger_is_left_alone },
 	{ 56, "the end by close: HUP, ECONNRESET", ends_by_close },
 	{ 56, "the end by exit: HUP, ECONNRESET", ends_by_exit },
 	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
+	{ 56, "the end while calls wait: ECONNRESET", ends_waits },
 	{ 56, "a forked child keeps nothing", fork_keeps_nothing },
 	{ 0, NULL, NULL }
 };

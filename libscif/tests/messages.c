@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static bool nonblocking(void)
 }
 
 /* A blocking send of more than the ring has, and a blocking receive. */
-static bool blocking(void)
+static bool sends_all(bool nonblock)
 {
 	struct peer_call call = { .op = PEER_RECV,
 				  .flags = SCIF_RECV_BLOCK,
@@ -109,6 +110,10 @@ static bool blocking(void)
 
 	memcpy(bytes, pattern_bytes(28, PEER_DATA), PEER_DATA);
 	connect_pair(&own, &other);
+	if (nonblock) {
+		fcntl(own, F_SETFL, O_NONBLOCK);
+		peer_op_epd(PEER_NONBLOCK, other);
+	}
 	call.epd = other;
 	for (i = 0; i < 3; i++) {
 		call.op = PEER_RECV;
@@ -121,6 +126,17 @@ static bool blocking(void)
 	}
 	close_pair(own, other);
 	return ok;
+}
+
+static bool blocking(void)
+{
+	return sends_all(false);
+}
+
+/* O_NONBLOCK is for connect alone. */
+static bool blocking_nonblock(void)
+{
+	return sends_all(true);
 }
 
 static void *receive_two(void *epd)
@@ -279,6 +295,7 @@ const struct behaviour message_cases[] = {
 	{ 26, "not connected: ENOTCONN", unconnected },
 	{ 27, "non-blocking: as much as has room", nonblocking },
 	{ 27, "blocking: all", blocking },
+	{ 23, "blocking, with O_NONBLOCK: all", blocking_nonblock },
 	{ 27, "many in a row, then poll", ping_pong },
 	{ 27, "while another thread's call waits", while_another_waits },
 	{ 28, "the peer closed: drain, then ECONNRESET", peer_closed },

@@ -27,13 +27,15 @@ program() {
 	fi
 }
 
-# example PROGRAM PORT: its two sides, the client until the server is there.
+# example PROGRAM PORT [SERVER CLIENT]: its two sides, on nodes 1 and 0, or on
+# those; the client until the server is there.
 example() {
 	local server status=0
 
-	SCIF_NODE=1 "$BIN/$1" server "$2" &
+	SCIF_NODE=${3-1} "$BIN/$1" server "$2" &
 	server=$!
-	SCIF_NODE=0 wait_until 20 "$BIN/$1" client 1 "$2" || status=1
+	SCIF_NODE=${4-0} wait_until 20 "$BIN/$1" client "${3-1}" "$2" ||
+		status=1
 	ends "$server" 20 && [ "$ended" -eq 0 ] || status=1
 	return $status
 }

@@ -126,6 +126,11 @@ static bool peer_gone(void)
 	peer_op_epd(PEER_CLOSE, other);
 	ok = shows(own, POLLHUP) &&
 	     check(scif_poll_now(own) == (POLLHUP | POLLIN), "bytes remain") &&
+	     check((poll_now(own) & (POLLHUP | POLLIN)) == (POLLHUP | POLLIN),
+		   "poll: 0x%x", poll_now(own)) &&
+	     check((epoll_now(own) & (POLLHUP | POLLIN)) == (POLLHUP | POLLIN),
+		   "epoll: 0x%x", epoll_now(own)) &&
+	     check(select_now(own) & POLLIN, "select: 0x%x", select_now(own)) &&
 	     succeeds(scif_recv(own, bytes, 8, 0), 4, "recv") &&
 	     check(scif_poll_now(own) == POLLHUP, "nothing remains: 0x%x",
 		   scif_poll_now(own));

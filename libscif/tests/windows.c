@@ -295,7 +295,8 @@ static bool unregister_ranges(void)
 	     fails(scif_unregister(own, base - PAGE, 2 * PAGE), EINVAL,
 		   "before, and half") &&
 	     fails(scif_unregister(own, base + 5 * PAGE, PAGE), ENXIO,
-		   "nothing");
+		   "nothing") &&
+	     fails(scif_unregister(own, base, 9 * PAGE), ENXIO, "a hole");
 	/* Nothing was unregistered by these. */
 	ok = fails(scif_register(own, mem, 4 * PAGE, base, RW, FIXED),
 		   EADDRINUSE, "still there") &&
