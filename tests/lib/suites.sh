@@ -3,10 +3,10 @@
 # For programs of others: did they really use the device? After lib/tap.sh.
 
 # sum_requests: those that rdma statistic, which is the input, says were carried
-# out, by mic or by rxe.
+# out, by mic (also directly by the process that posts) or by rxe.
 sum_requests() {
 	awk '{ for (i = 1; i < NF; i++)
-			if ($i ~ /^(sends|rdma_writes|rdma_reads|sent_pkts)$/)
+			if ($i ~ /^(sends|(rdma|direct)_(writes|reads)|sent_pkts)$/)
 				sum += $(i + 1) }
 		END { print sum + 0 }'
 }
