@@ -20,6 +20,7 @@ import struct
 VERSION = 0
 VECTORS = 8
 MAGIC = b"mic-fab1"
+REGION_VERSION = 2
 HEADER = struct.Struct("<8sII")  # magic, version, nodes
 TABLE = 4096
 ENTRY_SIZE = 2048
@@ -103,7 +104,7 @@ class Server:
 
     def free_entries(self, number):
         magic, version, nodes = HEADER.unpack_from(self.table)
-        if magic != MAGIC or version != 1:
+        if magic != MAGIC or version != REGION_VERSION:
             return
         for i in range(min(nodes, NODES_MAX)):
             at = TABLE + i * ENTRY_SIZE

@@ -13,6 +13,7 @@
 #include "../verbs/mr.h"
 #include "../verbs/odp.h"
 #include "../verbs/srq.h"
+#include "../verbs/windows.h"
 #include "../verbs/xrc.h"
 #include "engine.h"
 #include "grh.h"
@@ -454,7 +455,8 @@ static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 	enum mic_ack ack;
 
 	mutex_lock(&qp->resp.lock);
-	ack = mic_resp_locked(qp, op);
+	ack = op->code == MIC_OP_MAP ? mic_export(qp, op) :
+				       mic_resp_locked(qp, op);
 	mutex_unlock(&qp->resp.lock);
 	if (ack == MIC_ACK_NONE || ack == MIC_ACK_RNR)
 		mic_resp_count_drop(qp->dev, op);

@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 
 #include <mic/fabric.h>
+#include <mic/share.h>
 
 #include "lane.h"
 #include "layout.h"
@@ -57,6 +58,7 @@ struct mic_geometry {
  * @regs: its registers
  * @mem: the region
  * @mem_size: bytes of it that the device has
+ * @phys: where it is
  * @geo: where things are
  * @slot: this node's entry of the node table
  * @owner: what it was taken with
@@ -77,12 +79,18 @@ struct mic_geometry {
  * @ngid: how many
  * @gids: GIDs
  * @path: to the other nodes, by slot; NULL for this one
+ * @pool: this node's slice
+ * @pool_lock: protects @pool_used
+ * @pool_used: pages that are allocated
+ * @pool_pages: how many there are
+ * @inherited: grants of the last owner of @slot that are not over
  */
 struct mic_ivs {
 	struct pci_dev *pdev;
 	void __iomem *regs;
 	void *mem;
 	u64 mem_size;
+	phys_addr_t phys;
 	struct mic_geometry geo;
 	u32 slot;
 	u32 owner;
@@ -103,6 +111,11 @@ struct mic_ivs {
 	u32 ngid;
 	struct mic_region_gid gids[MIC_REGION_GIDS];
 	struct mic_path *path[MIC_REGION_NODES];
+	struct mic_pool pool;
+	struct mutex pool_lock;
+	unsigned long *pool_used;
+	u32 pool_pages;
+	atomic_t inherited;
 };
 
 /**
@@ -143,6 +156,8 @@ enum mic_path_stat {
  * @addr: its addresses
  * @seg: its data: one piece, in a lane
  * @data: list of @seg
+ * @map: what is granted with MIC_OP_MAP
+ * @path: where it came from
  * @payload: bytes that came with it
  * @tag: to be returned
  * @flags: enum mic_rec_flags
@@ -152,9 +167,31 @@ struct mic_served {
 	struct mic_addr addr;
 	struct mic_seg seg;
 	struct mic_sgl data;
+	struct mic_map map;
+	struct mic_path *path;
 	u32 payload;
 	u32 tag;
 	u8 flags;
+};
+
+/**
+ * struct mic_share - a part of this node's slice that the other node may map
+ * @grant: the holder's; NULL if that waits no longer
+ * @piece: pages, with a reference; NULL: those of the last owner of the slice
+ * @gen: number of the grant, or of the last one
+ * @owner: of the other node's entry
+ * @used: there is a grant
+ * @revoked: the other node has been told to give it back
+ * @since: when, in jiffies
+ */
+struct mic_share {
+	struct mic_grant *grant;
+	struct mic_piece *piece;
+	u32 gen;
+	u32 owner;
+	bool used;
+	bool revoked;
+	unsigned long since;
 };
 
 /**
@@ -215,6 +252,19 @@ struct mic_served {
  * @waiters: operations that wait for room
  * @waiting: since when the first of them does, in jiffies
  * @copied: a copy to the memory of an operation has ended
+ *
+ * @share_work: looks at @granted and @leased
+ * @share_lock: protects @share, @nshares and what is written to @granted
+ * @granted: table of what the other node may map; NULL if there are no slices
+ * @share: what is behind it
+ * @nshares: how many are in use
+ * @leased: table of what the other node lets this one map
+ * @lease: what is behind it, under mic_lease_lock
+ * @nleases: how many there are, likewise
+ * @unwanted: grants that nobody waits for, by their numbers; the thread writes
+ * @maps: what was last written to the channel's word of that name
+ * @maps_seen: the other node's, by the thread
+ * @maps_at: when that was, in jiffies
  */
 struct mic_path {
 	struct mic_ivs *ivs;
@@ -272,6 +322,19 @@ struct mic_path {
 	struct list_head waiters;
 	unsigned long waiting;
 	wait_queue_head_t copied;
+
+	struct work_struct share_work;
+	spinlock_t share_lock;
+	struct mic_region_map *granted;
+	struct mic_share *share;
+	u32 nshares;
+	struct mic_region_map *leased;
+	struct mic_lease *lease[MIC_MAP_SLOTS];
+	u32 nleases;
+	u32 unwanted[MIC_MAP_SLOTS];
+	atomic_t maps;
+	u32 maps_seen;
+	unsigned long maps_at;
 };
 
 /* What an interface's private part is. */
@@ -289,6 +352,18 @@ static inline struct mic_region_node *mic_region_node(struct mic_ivs *ivs,
 {
 	return ivs->mem + ivs->geo.table +
 	       slot * sizeof(struct mic_region_node);
+}
+
+/* Where a node's slice begins. */
+static inline u64 mic_slice_offset(const struct mic_ivs *ivs, u32 slot)
+{
+	return ivs->geo.slices + slot * ivs->geo.slice_size;
+}
+
+/* Slices that have room for more than their tables. */
+static inline bool mic_ivs_has_slices(const struct mic_ivs *ivs)
+{
+	return ivs->geo.slice_size > MIC_SLICE_TABLE;
 }
 
 /* main.c: the PCI device */
@@ -329,6 +404,21 @@ int mic_remote_ping(struct mic_path *path);
 /* serve.c: what the other node asks for */
 int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
 		      const void *at);
+
+/* pool.c: device memory */
+int mic_pool_create(struct mic_ivs *ivs);
+void mic_pool_destroy(struct mic_ivs *ivs);
+
+/* share.c: what nodes let each other map */
+int mic_share_init(struct mic_path *path);
+void mic_share_exit(struct mic_path *path);
+void mic_share_wake(struct mic_path *path);
+void mic_share_look(struct mic_path *path);
+int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
+		    struct mic_map *map);
+int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
+		     const struct mic_map *map);
+void mic_share_disown(struct mic_path *path, const struct mic_map *map);
 
 /* net.c: the network interface */
 int mic_net_create(struct mic_ivs *ivs);

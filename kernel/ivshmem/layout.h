@@ -15,7 +15,7 @@
 #include <linux/types.h>
 
 #define MIC_REGION_MAGIC	0x316261662d63696dULL	/* "mic-fab1" */
-#define MIC_REGION_VERSION	1
+#define MIC_REGION_VERSION	2
 
 enum mic_region_limits {
 	MIC_REGION_NODES = 16,		/* nodes a region can have */
@@ -24,6 +24,7 @@ enum mic_region_limits {
 	MIC_REGION_ALIGN = 64,		/* of records */
 	MIC_LANE_MIN = 512 << 10,
 	MIC_LANE_MAX = 4 << 20,
+	MIC_MAP_SLOTS = 256,		/* grants of a node to another */
 };
 
 /**
@@ -111,6 +112,8 @@ enum mic_lane_id {
  *	of the other direction that it has seen in the upper
  * @want_room: the sender waits for room in a lane
  * @prod: bytes that the sender has written to each lane, modulo 2^32
+ * @maps: another number whenever the sender has changed a &struct mic_region_map
+ *	that the receiver should look at
  * @cons: written by the receiver: bytes that it has done with
  * @need_kick: the receiver sleeps; another number each time
  */
@@ -118,14 +121,33 @@ struct mic_region_channel {
 	u64 session;
 	u32 want_room;
 	u32 prod[MIC_LANES];
+	u32 maps;			/* 24 */
 	/* private: */
-	u8 zero0[40];
+	u8 zero0[36];
 	/* public: */
 	u32 cons[MIC_LANES];		/* 64 */
 	u32 need_kick;
 	/* private: */
 	u8 zero1[48];
 };
+
+/**
+ * struct mic_region_map - a part of a slice that another node may map
+ * @grant: written by the slice's node: a number that is new each time (31 bits)
+ *	times 2, plus 1 as long as it may be mapped
+ * @ack: written by the other node: the last such number whose part it has not
+ *	mapped any more, nor ever will
+ *
+ * A slice begins with MIC_MAP_SLOTS of them for each node that there can be.
+ */
+struct mic_region_map {
+	u32 grant;
+	u32 ack;
+};
+
+#define MIC_MAP_LIVE		1U
+#define MIC_SLICE_TABLE		\
+	(MIC_REGION_NODES * MIC_MAP_SLOTS * sizeof(struct mic_region_map))
 
 enum mic_rec_type {
 	MIC_REC_PAD,		/* nothing; up to the lane's end */
@@ -197,7 +219,10 @@ struct mic_rec_request {
 	u8 zero2[44];
 };
 
-/* MIC_REC_RESPONSE; the payload is data of a READ. */
+/*
+ * MIC_REC_RESPONSE; the payload is data of a READ. The answer to MIC_OP_MAP has the
+ * fields of &struct mic_map.
+ */
 struct mic_rec_response {
 	struct mic_rec rec;
 	u8 ack;				/* 16 */
@@ -205,7 +230,13 @@ struct mic_rec_response {
 	u16 zero0;
 	u32 seg_off;			/* where the payload is in the message */
 	u64 result;			/* 24 */
-	u8 zero1[32];
+	u64 map_addr;			/* 32 */
+	u64 map_length;
+	u64 map_offset;
+	u32 map_gen;			/* 56 */
+	u16 map_slot;
+	u8 map_access;
+	u8 zero1;
 };
 
 /* MIC_REC_FRAME; the offloads are those of &struct virtio_net_hdr. */
@@ -223,6 +254,8 @@ static_assert(offsetof(struct mic_region_node, gid_seq) == 128);
 static_assert(offsetof(struct mic_region_node, gid) == 192);
 static_assert(sizeof(struct mic_region_channel) == 128);
 static_assert(offsetof(struct mic_region_channel, cons) == 64);
+static_assert(sizeof(struct mic_region_map) == 8);
+static_assert(MIC_SLICE_TABLE == 32768);
 static_assert(sizeof(struct mic_rec) == 16);
 static_assert(sizeof(struct mic_rec_request) == 192);
 static_assert(offsetof(struct mic_rec_request, raddr) == 48);

@@ -121,14 +121,12 @@ static int mic_ivs_map(struct mic_ivs *ivs)
 		return err;
 	ivs->regs = pcim_iomap_table(pdev)[MIC_IVS_BAR_REGS];
 	ivs->mem_size = pci_resource_len(pdev, MIC_IVS_BAR_REGION);
-	if (!devm_request_mem_region(&pdev->dev,
-				     pci_resource_start(pdev,
-							MIC_IVS_BAR_REGION),
-				     ivs->mem_size, "mic_ivshmem region"))
+	ivs->phys = pci_resource_start(pdev, MIC_IVS_BAR_REGION);
+	if (!devm_request_mem_region(&pdev->dev, ivs->phys, ivs->mem_size,
+				     "mic_ivshmem region"))
 		return -EBUSY;
-	ivs->mem = devm_memremap(&pdev->dev,
-				 pci_resource_start(pdev, MIC_IVS_BAR_REGION),
-				 ivs->mem_size, MEMREMAP_WB);
+	ivs->mem = devm_memremap(&pdev->dev, ivs->phys, ivs->mem_size,
+				 MEMREMAP_WB);
 	if (IS_ERR(ivs->mem))
 		return PTR_ERR(ivs->mem);
 	pci_set_master(pdev);
@@ -244,9 +242,12 @@ static int mic_ivs_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = mic_net_create(ivs);
 	if (err)
 		goto err_paths;
-	err = mic_ivs_request_irqs(ivs);
+	err = mic_pool_create(ivs);
 	if (err)
 		goto err_net;
+	err = mic_ivs_request_irqs(ivs);
+	if (err)
+		goto err_pool;
 	err = mic_fabric_register_notifier(&ivs->gids_changed);
 	if (err)
 		goto err_irqs;
@@ -255,6 +256,12 @@ static int mic_ivs_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 err_irqs:
 	mic_ivs_free_irqs(ivs);
+err_pool:
+	mic_net_unregister(ivs);
+	mic_ivs_destroy_paths(ivs);
+	mic_pool_destroy(ivs);
+	mic_net_free(ivs);
+	goto err_leave;
 err_net:
 	mic_net_unregister(ivs);
 	mic_ivs_destroy_paths(ivs);
@@ -279,6 +286,7 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 	cancel_delayed_work_sync(&ivs->tick);
 	mic_ivs_free_irqs(ivs);
 	mic_ivs_destroy_paths(ivs);
+	mic_pool_destroy(ivs);
 	/* only now may another node have the entry, and its channels */
 	mic_region_leave(ivs);
 	mic_net_free(ivs);

@@ -216,6 +216,7 @@ static void mic_path_go_down(struct mic_path *path)
 	path->node = NULL;
 	mic_remote_fail(path);
 	mic_net_wake(path);
+	mic_share_wake(path);
 	path->stat[MIC_STAT_NONSENSE] += path->broken;
 	WRITE_ONCE(path->broken, false);
 	/* an entry that another has now has its channels, too */
@@ -304,6 +305,8 @@ void mic_path_look(struct mic_path *path)
 			      msecs_to_jiffies(mic_dead_ms))) {
 		WRITE_ONCE(path->alive, false);
 	}
+	if (READ_ONCE(path->nshares) || READ_ONCE(path->nleases))
+		mic_share_wake(path);
 	mic_path_wake(path);
 }
 
@@ -396,7 +399,8 @@ static bool mic_path_has_news(struct mic_path *path)
 {
 	int i;
 
-	if (READ_ONCE(path->rx_ch->session) != path->word)
+	if (READ_ONCE(path->rx_ch->session) != path->word ||
+	    READ_ONCE(path->rx_ch->maps) != path->maps_seen)
 		return true;
 	if (!path->up)
 		return false;
@@ -449,6 +453,7 @@ static int mic_path_thread(void *arg)
 
 	while (!kthread_should_stop()) {
 		mic_path_control(path);
+		mic_share_look(path);
 		if (path->up) {
 			mic_path_look_for_room(path);
 			mic_remote_expire(path);
@@ -510,6 +515,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 {
 	struct task_struct *task;
 	struct mic_path *path;
+	int err;
 
 	path = kvzalloc(sizeof(*path), GFP_KERNEL);
 	if (!path)
@@ -526,10 +532,16 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 	init_waitqueue_head(&path->copied);
 	init_completion(&path->pong);
 	mic_path_init_lanes(path);
+	err = mic_share_init(path);
+	if (err) {
+		kvfree(path);
+		return ERR_PTR(err);
+	}
 
 	task = kthread_create(mic_path_thread, path, "mic_path%u/%u",
 			      ivs->slot, slot);
 	if (IS_ERR(task)) {
+		mic_share_exit(path);
 		kvfree(path);
 		return ERR_CAST(task);
 	}
@@ -544,5 +556,6 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 void mic_path_destroy(struct mic_path *path)
 {
 	kthread_stop(path->task);
+	mic_share_exit(path);
 	kvfree(path);
 }

@@ -62,8 +62,11 @@ static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
 static void mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr)
 {
 	const struct mic_geometry *geo = &ivs->geo;
+	u32 i;
 
 	memset(ivs->mem + geo->table, 0, geo->lanes - geo->table);
+	for (i = 0; i < geo->nodes && mic_ivs_has_slices(ivs); i++)
+		memset(ivs->mem + mic_slice_offset(ivs, i), 0, MIC_SLICE_TABLE);
 	hdr->version = MIC_REGION_VERSION;
 	hdr->nodes = geo->nodes;
 	hdr->size = ivs->mem_size;

@@ -268,6 +268,7 @@ static bool mic_remote_cancel(struct mic_node *node, struct mic_op *op)
 const struct mic_node_ops mic_remote_ops = {
 	.submit = mic_remote_submit,
 	.cancel = mic_remote_cancel,
+	.attach = mic_share_attach,
 };
 
 /* The data of a READ goes where it belongs, if it belongs anywhere. */
@@ -303,6 +304,19 @@ static struct mic_pending *mic_pending_find(struct mic_path *path, u32 tag)
 	return &path->pending[slot];
 }
 
+static void mic_remote_map(struct mic_map *map,
+			   const struct mic_rec_response *resp)
+{
+	*map = (struct mic_map) {
+		.addr = resp->map_addr,
+		.length = resp->map_length,
+		.offset = resp->map_offset,
+		.access = resp->map_access,
+		.slot = resp->map_slot,
+		.gen = resp->map_gen,
+	};
+}
+
 static enum mic_ack mic_remote_verdict(const struct mic_pending *p,
 				       const struct mic_rec_response *resp)
 {
@@ -328,6 +342,7 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 {
 	struct mic_rec_response resp;
 	struct mic_pending *p;
+	struct mic_map map;
 	struct mic_op *op;
 	int ret = 1;
 
@@ -344,10 +359,13 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 	    rec->payload > rec->size - sizeof(resp) || resp.ack > MIC_ACK_NONE)
 		return -EIO;
 
+	mic_remote_map(&map, &resp);
 	spin_lock(&path->lock);
 	p = mic_pending_find(path, rec->tag);
-	if (!p)
+	if (!p) {
+		mic_share_disown(path, &map);
 		goto unlock;
+	}
 	if (rec->payload &&
 	    !mic_remote_data(path, p, &resp, at + sizeof(resp))) {
 		ret = -EIO;
@@ -356,6 +374,8 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 	if (rec->flags & MIC_REC_LAST) {
 		p->op->result = resp.result;
 		p->op->rnr_timer = resp.rnr_timer & 31;
+		if (p->op->map)
+			*p->op->map = map;
 		resp.ack = mic_remote_verdict(p, &resp);
 		op = mic_pending_del(path, rec->tag & 0xffff);
 		op->done(op, resp.ack);

@@ -29,8 +29,9 @@ static bool mic_serve_service_ok(const struct mic_op *op)
 {
 	switch (op->service) {
 	case IB_QPT_RC:
-	case IB_QPT_XRC_INI:
 		return true;
+	case IB_QPT_XRC_INI:
+		return op->code != MIC_OP_MAP;
 	case IB_QPT_UC:
 		return (op->code == MIC_OP_SEND || op->code == MIC_OP_WRITE) &&
 		       !(op->flags & MIC_OP_INV);
@@ -62,9 +63,16 @@ static bool mic_serve_flags_ok(const struct mic_op *op)
 	       op->code == MIC_OP_WRITE;
 }
 
-static bool mic_serve_op_ok(const struct mic_op *op, u32 payload)
+/* What is wanted is mapped as a whole, and the answer is waited for. */
+static bool mic_serve_map_ok(const struct mic_op *op, u8 rec_flags)
 {
-	if (op->code > MIC_OP_ATOMIC_WRITE || op->length > MIC_LENGTH_MAX ||
+	return !op->length && op->flags == (MIC_OP_FIRST | MIC_OP_LAST) &&
+	       rec_flags == MIC_REC_FLAGS;
+}
+
+static bool mic_serve_op_ok(const struct mic_op *op, u32 payload, u8 rec_flags)
+{
+	if (op->code > MIC_OP_MAP || op->length > MIC_LENGTH_MAX ||
 	    op->seg_off > op->length || op->seg_len > op->length - op->seg_off ||
 	    op->seg_len > MIC_IVS_CHUNK)
 		return false;
@@ -73,6 +81,8 @@ static bool mic_serve_op_ok(const struct mic_op *op, u32 payload)
 		return false;
 	if (mic_serve_is_atomic(op->code) &&
 	    (op->length != sizeof(u64) || op->seg_len != sizeof(u64)))
+		return false;
+	if (op->code == MIC_OP_MAP && !mic_serve_map_ok(op, rec_flags))
 		return false;
 	if (payload != (mic_serve_has_payload(op->code) ? op->seg_len : 0))
 		return false;
@@ -92,6 +102,16 @@ static void mic_serve_addr(struct mic_addr *addr,
 	addr->hop_limit = req->hop_limit;
 	addr->flow_label = req->flow_label & 0xfffff;
 	addr->ipv4 = req->ipv4;
+}
+
+static int mic_serve_grant(struct mic_op *op, struct mic_grant *grant,
+			   u64 offset, u64 bytes)
+{
+	struct mic_served *served = container_of(op, struct mic_served, op);
+
+	served->map.offset = grant->piece->offset + offset;
+	served->map.length = bytes;
+	return mic_share_grant(served->path, grant, &served->map);
 }
 
 /* From the shared memory to an operation. @req is our copy. */
@@ -123,12 +143,15 @@ static bool mic_serve_parse(struct mic_served *served,
 		.compare_add = req->compare_add,
 		.swap = req->swap,
 		.data = &served->data,
+		.grant = mic_serve_grant,
+		.map = &served->map,
 	};
+	served->map = (struct mic_map) {};
 	mic_serve_addr(&served->addr, req);
 	served->payload = req->rec.payload;
 	served->tag = req->rec.tag;
 	served->flags = req->rec.flags;
-	return mic_serve_op_ok(op, served->payload);
+	return mic_serve_op_ok(op, served->payload, served->flags);
 }
 
 /* The data of the message, of which only this segment is here. */
@@ -197,6 +220,12 @@ static void mic_serve_answer(struct mic_path *path,
 		.rnr_timer = op->rnr_timer,
 		.seg_off = op->seg_off,
 		.result = op->result,
+		.map_addr = served->map.addr,
+		.map_length = served->map.length,
+		.map_offset = served->map.offset,
+		.map_gen = served->map.gen,
+		.map_slot = served->map.slot,
+		.map_access = served->map.access,
 	};
 
 	if (!data && !(served->flags & MIC_REC_LAST))
@@ -268,6 +297,7 @@ int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
 	barrier();
 	req.rec = *rec;		/* which was checked */
 	path->stat[MIC_STAT_REQUEST_RX]++;
+	served->path = path;
 	if (!mic_serve_parse(served, &req, path->node))
 		return -EIO;
 	if (!(served->flags & MIC_REC_ACK)) {

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Device memory: kernel memory out of a bounded pool, which its owner maps and
- * copies to and from, and others reach through a region.
+ * Device memory, which its owner maps and copies to and from, and others reach
+ * through a region. Where the device is on memory that nodes share, it is a piece
+ * of that, else kernel memory out of a bounded pool.
  */
+#include <linux/mm.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME ib_mic
 #include <rdma/uverbs_named_ioctl.h>
+
+#include <mic/share.h>
 
 #include "dev.h"
 #include "dm.h"
@@ -23,6 +27,92 @@ static int mic_dm_charge(struct mic_dev *dev, u64 bytes)
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+/* The last mapping of the memory is gone, and so is the memory for its owner. */
+void mic_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	struct mic_dm_map *map = container_of(entry, struct mic_dm_map, entry);
+
+	mic_piece_put(map->piece);
+	kfree(map);
+}
+
+/* Queues are mapped by the doorbell file; this is device memory. */
+int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	struct mic_dm_map *map;
+	int err;
+
+	entry = rdma_user_mmap_entry_get(ibuctx, vma);
+	if (!entry)
+		return -EINVAL;
+	map = container_of(entry, struct mic_dm_map, entry);
+	err = rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(map->piece->phys),
+				map->piece->size, vma->vm_page_prot, entry);
+	rdma_user_mmap_entry_put(entry);
+	return err;
+}
+
+/* Memory that nodes share, and a place in the context's file to map it. */
+static int mic_dm_take_piece(struct mic_dm *dm, struct mic_piece *piece,
+			     struct ib_ucontext *ibuctx)
+{
+	struct mic_dm_map *map;
+	int err;
+
+	map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	if (!map)
+		return -ENOMEM;
+	map->piece = piece;
+	err = rdma_user_mmap_entry_insert(ibuctx, &map->entry, piece->size);
+	if (err) {
+		kfree(map);
+		return err;
+	}
+	refcount_inc(&piece->ref);
+	dm->piece = piece;
+	dm->map = map;
+	return 0;
+}
+
+static int mic_dm_get_memory(struct mic_dm *dm, struct ib_ucontext *ibuctx,
+			     u64 length)
+{
+	struct mic_dev *dev = to_mic_dev(ibuctx->device);
+	struct mic_piece *piece = mic_piece_alloc(dev->ndev, length);
+	int err;
+
+	if (piece) {
+		err = mic_dm_take_piece(dm, piece, ibuctx);
+		if (err)
+			mic_piece_put(piece);
+		return err;
+	}
+	dm->buf = mic_buf_create(to_mic_uctx(ibuctx), length);
+	return PTR_ERR_OR_ZERO(dm->buf);
+}
+
+static void mic_dm_put_memory(struct mic_dm *dm)
+{
+	if (!dm->piece) {
+		mic_buf_destroy(dm->buf);
+		return;
+	}
+	rdma_user_mmap_entry_remove(&dm->map->entry);
+	mic_piece_put(dm->piece);
+}
+
+static void mic_dm_info(const struct mic_dm *dm, struct mic_mmap_info *info)
+{
+	if (!dm->piece) {
+		mic_buf_info(dm->buf, info);
+		return;
+	}
+	info->offset = MIC_MMAP_CONTEXT |
+		       rdma_user_mmap_get_offset(&dm->map->entry);
+	info->size = dm->piece->size;
 }
 
 struct ib_dm *mic_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
@@ -44,21 +134,19 @@ struct ib_dm *mic_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
 		err = -ENOMEM;
 		goto err_charge;
 	}
-	dm->buf = mic_buf_create(to_mic_uctx(ibuctx), attr->length);
-	if (IS_ERR(dm->buf)) {
-		err = PTR_ERR(dm->buf);
+	err = mic_dm_get_memory(dm, ibuctx, attr->length);
+	if (err)
 		goto err_free;
-	}
-	mic_buf_info(dm->buf, &map);
+	mic_dm_info(dm, &map);
 	err = uverbs_copy_to(attrs, MIC_IB_ATTR_ALLOC_DM_MAP, &map,
 			     sizeof(map));
 	if (err)
-		goto err_buf;
+		goto err_memory;
 	dm->ibdm.length = attr->length;
 	return &dm->ibdm;
 
-err_buf:
-	mic_buf_destroy(dm->buf);
+err_memory:
+	mic_dm_put_memory(dm);
 err_free:
 	kfree(dm);
 err_charge:
@@ -71,7 +159,7 @@ int mic_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 	struct mic_dm *dm = container_of(ibdm, struct mic_dm, ibdm);
 
 	atomic_long_sub(ibdm->length, &to_mic_dev(ibdm->device)->dm_bytes);
-	mic_buf_destroy(dm->buf);
+	mic_dm_put_memory(dm);
 	kfree(dm);
 	return 0;
 }
@@ -92,7 +180,9 @@ struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 		return ERR_CAST(mr);
 	mr->mkey.length = attr->length;
 	/* linear: an offset in the window is an address */
-	mr->mkey.win_off = (uintptr_t)dm->buf->va + attr->offset;
+	mr->mkey.win_off = attr->offset +
+		(uintptr_t)(dm->piece ? dm->piece->va : dm->buf->va);
+	mr->piece = dm->piece;
 	mr->mkey.valid = true;
 	mr->ibmr.length = attr->length;
 	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
@@ -106,7 +196,7 @@ static int UVERBS_HANDLER(MIC_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *att
 		uverbs_attr_get_obj(attrs, MIC_IB_ATTR_DM_QUERY_HANDLE);
 	struct mic_dm_query_resp resp = { .length = ibdm->length };
 
-	mic_buf_info(container_of(ibdm, struct mic_dm, ibdm)->buf, &resp.map);
+	mic_dm_info(container_of(ibdm, struct mic_dm, ibdm), &resp.map);
 	return uverbs_copy_to(attrs, MIC_IB_ATTR_DM_QUERY_RESP, &resp,
 			      sizeof(resp));
 }

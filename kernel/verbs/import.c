@@ -25,9 +25,6 @@
 #include "qp.h"
 #include "windows.h"
 
-#define MIC_REMOTE_RIGHTS \
-	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
-	 IB_ACCESS_REMOTE_ATOMIC)
 #define MIC_REMOTE_CHANGES \
 	(IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 
@@ -36,14 +33,6 @@
  * mutex; nothing waits under it.
  */
 DEFINE_MUTEX(mic_import_lock);
-
-/*
- * Wrong keys that a queue pair's peer may ask for before it gets no more windows.
- * A request with a wrong key ends the connection; windows that are refused must
- * not be the way to try all keys. Some are wrong for good reasons: a key may have
- * been withdrawn while it was on its way to the peer.
- */
-#define MIC_IMPORT_GUESSES	8
 
 /*
  * What an import is about. References are held, also to the peer's device. @addr
@@ -85,13 +74,19 @@ static bool mic_import_connected(const struct mic_import_target *t)
 	return !mic_qp_is_reliable(qp) || qp->req.psn == peer->resp.epsn;
 }
 
-/* What the engine would let a request of @t->qp do with the key. */
-static int mic_import_rights(const struct mic_import_target *t)
+/**
+ * mic_window_rights - what the engine would let a peer do with a key
+ * @qp: queue pair that carries out what the peer asks
+ * @mkey: key
+ *
+ * Return: enum ib_access_flags, remote ones.
+ */
+int mic_window_rights(const struct mic_qp *qp, const struct mic_mkey *mkey)
 {
-	int rights = t->mkey->access & t->peer->attr.qp_access_flags &
+	int rights = mkey->access & qp->attr.qp_access_flags &
 		     MIC_REMOTE_RIGHTS;
 
-	if (t->qp->type == IB_QPT_UC || !t->peer->attr.max_dest_rd_atomic)
+	if (qp->type == IB_QPT_UC || !qp->attr.max_dest_rd_atomic)
 		rights &= IB_ACCESS_REMOTE_WRITE;
 	return rights;
 }
@@ -161,7 +156,7 @@ static int mic_import_grant(struct mic_import *imp,
 			    const struct mic_window_import *req, bool trusted)
 {
 	const struct mic_mr *mr = mic_mkey_region(t->mkey);
-	int rights = mic_import_rights(t), needed, err;
+	int rights = mic_window_rights(t->peer, t->mkey), needed, err;
 	bool write;
 
 	if (!mr || !mr->umem || t->mkey->length == U64_MAX)
@@ -186,9 +181,16 @@ static int mic_import_grant(struct mic_import *imp,
 	return write;
 }
 
-/* From bytes to pages, and into the file. */
-static int mic_import_place(struct mic_import *imp, bool write,
-			    struct mic_window_import *req)
+/**
+ * mic_import_place - from bytes to pages, and into the file
+ * @imp: window; offsets and length are in bytes
+ * @write: it may be mapped to write
+ * @req: out: what is granted
+ *
+ * Return: 0 or an error.
+ */
+int mic_import_place(struct mic_import *imp, bool write,
+		     struct mic_window_import *req)
 {
 	u64 in_page = imp->win_off & ~PAGE_MASK;
 	int err;
@@ -313,7 +315,7 @@ static int mic_import_checked(struct mic_import *imp,
 
 	if (!mic_import_connected(t))
 		return -ENOTCONN;
-	if (t->peer->guesses == MIC_IMPORT_GUESSES)
+	if (t->peer->guesses == MIC_WINDOW_GUESSES)
 		return -EACCES;
 	err = mic_import_locked(imp, t, req, trusted_mm);
 	if (err != -ENOKEY)
@@ -322,8 +324,13 @@ static int mic_import_checked(struct mic_import *imp,
 	return -EACCES;
 }
 
-/* Who drops that lock looks whether somebody wanted it meanwhile. */
-static void mic_import_unlock_req(struct mic_qp *qp)
+/**
+ * mic_import_unlock_req - drop a requester's lock
+ * @qp: queue pair, whose &mic_req.lock is held
+ *
+ * Who drops that lock looks whether somebody wanted it meanwhile.
+ */
+void mic_import_unlock_req(struct mic_qp *qp)
 {
 	mutex_unlock(&qp->req.lock);
 	smp_mb();	/* unlock, then look at the bit */
@@ -346,19 +353,26 @@ static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 	return err;
 }
 
-/* Only memory of this kernel can be mapped. */
-static int mic_import_find_peer(struct mic_import_target *t)
+static int mic_import_find_node(struct mic_import_target *t, u32 *qpn)
 {
-	u32 qpn;
-
 	mutex_lock(&t->qp->req.lock);
 	t->addr = t->qp->addr;
-	qpn = t->qp->attr.dest_qp_num;
+	*qpn = t->qp->attr.dest_qp_num;
 	mic_import_unlock_req(t->qp);
 
 	t->node = mic_fabric_find(&t->addr, dev_net(t->qp->dev->ndev));
-	if (!t->node)
-		return -ENOTCONN;
+	return t->node ? 0 : -ENOTCONN;
+}
+
+/* Of this kernel. */
+static int mic_import_find_peer(struct mic_import_target *t)
+{
+	u32 qpn;
+	int err;
+
+	err = mic_import_find_node(t, &qpn);
+	if (err)
+		return err;
 	if (t->node->ops->submit != mic_resp_submit) {
 		mic_node_put(t->node);
 		return -EOPNOTSUPP;
@@ -422,8 +436,20 @@ static int mic_import_from_peer(struct mic_import *imp,
 				struct mic_window_import *req,
 				const struct mm_struct *trusted_mm)
 {
-	int err = mic_import_find_peer(t);
+	int err;
+	u32 qpn;
 
+	err = mic_import_find_node(t, &qpn);
+	if (err)
+		return err;
+	if (t->node->ops->attach) {
+		err = mic_import_from_node(imp, t->qp, t->node, &t->addr,
+					   req);
+		mic_node_put(t->node);
+		return err;
+	}
+	mic_node_put(t->node);
+	err = mic_import_find_peer(t);
 	if (err)
 		return err;
 	err = t->peer->user ? mic_import_try(imp, t, req, trusted_mm) :
@@ -448,9 +474,11 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 				     const struct mm_struct *trusted_mm)
 {
 	struct mic_import_target t = { .qp = qp };
+	bool brief = req->access & MIC_WINDOW_BRIEF;
 	struct mic_import *imp;
 	int err;
 
+	req->access &= ~MIC_WINDOW_BRIEF;
 	if (qp->type != IB_QPT_RC && qp->type != IB_QPT_UC)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (req->access & ~MIC_REMOTE_RIGHTS)
@@ -460,6 +488,7 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 		return ERR_PTR(-ENOMEM);
 	imp->ws = ws;
 	imp->busy = true;
+	imp->brief = brief;
 	imp->qpn = qp->qpn;
 	imp->rkey = req->rkey;
 	INIT_LIST_HEAD(&imp->qp_entry);

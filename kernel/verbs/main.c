@@ -99,6 +99,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.get_port_immutable = mic_get_port_immutable,
 	.map_mr_sg = mic_map_mr_sg,
 	.mmap = mic_mmap,
+	.mmap_free = mic_mmap_free,
 	.modify_cq = mic_modify_cq,
 	.modify_qp = mic_modify_qp,
 	.modify_srq = mic_modify_srq,

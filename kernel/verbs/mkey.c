@@ -40,6 +40,7 @@ int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey)
 	atomic_set(&mkey->users, 0);
 	mutex_init(&mkey->lock);
 	INIT_LIST_HEAD(&mkey->imports);
+	INIT_LIST_HEAD(&mkey->grants);
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 
 struct mic_dev;
 struct mic_fault;
+struct mic_piece;
 
 /**
  * struct mic_mkey - what an lkey or rkey stands for
@@ -36,6 +37,8 @@ struct mic_fault;
  * @qp: type 2 windows: number of the only QP that may use it, otherwise 0
  * @imports: windows of it that others have mapped, under mic_import_lock
  * @nimports: how many, likewise
+ * @grants: what other nodes may map by means of it, likewise
+ * @ngrants: how many, likewise
  * @mapped: there may have been one; set by a user of the key, likewise
  * @valid: the key grants access
  * @access: enum ib_access_flags
@@ -58,6 +61,8 @@ struct mic_mkey {
 	struct mutex lock;
 	struct list_head imports;
 	u32 nimports;
+	struct list_head grants;
+	u32 ngrants;
 	bool mapped;
 	u32 key;
 	u32 qp;
@@ -104,6 +109,7 @@ enum mic_mkey_kind {
  * @owner: process whose memory @umem is
  * @dmabuf: buffer whose memory it is, or NULL
  * @map: the kernel's mapping of @dmabuf
+ * @piece: device memory that nodes share, whose it is, or NULL
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
  * @fault_lock: on demand: protects @fault
@@ -118,11 +124,19 @@ struct mic_mr {
 	struct pid *owner;
 	struct dma_buf *dmabuf;
 	struct iosys_map map;
+	struct mic_piece *piece;
 	u32 max_pages;
 	u32 bound;
 	spinlock_t fault_lock;
 	struct mic_fault *fault;
 };
+
+/* The device memory behind a key that other nodes can map, or NULL. */
+static inline struct mic_piece *mic_mkey_piece(struct mic_mkey *mkey)
+{
+	return mkey->window ? NULL :
+			      container_of(mkey, struct mic_mr, mkey)->piece;
+}
 
 static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)
 {

@@ -183,6 +183,7 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	INIT_WORK(&qp->work, mic_qp_work);
 	INIT_LIST_HEAD(&qp->imports);
 	INIT_LIST_HEAD(&qp->exports);
+	INIT_LIST_HEAD(&qp->grants);
 	INIT_LIST_HEAD(&qp->req.poll_entry);
 
 	qp->ibqp = ibqp;
@@ -323,6 +324,8 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mic_qp_put(qp);
 	wait_for_completion(&qp->gone);
 	mic_imports_revoke_qp(qp);
+	if (READ_ONCE(qp->mapped))
+		mic_exports_wait(&qp->ngrants);
 	hrtimer_cancel(&qp->req.timer);
 	cancel_work_sync(&qp->work);
 }

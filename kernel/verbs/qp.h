@@ -211,6 +211,8 @@ struct mic_resp {
  * @exports: windows this QP has given its peer's process, likewise
  * @nimports: number of @imports, likewise
  * @nexports: number of @exports, likewise
+ * @grants: what other nodes' processes may map by means of this QP, likewise
+ * @ngrants: number of @grants, likewise
  * @mapped: there may have been a window; set under mic_import_lock
  * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
@@ -244,6 +246,8 @@ struct mic_qp {
 	struct list_head exports;
 	u32 nimports;
 	u32 nexports;
+	struct list_head grants;
+	u32 ngrants;
 	bool mapped;
 	u8 guesses;
 	struct mutex modify_lock;

@@ -201,6 +201,10 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	err = mic_modify_locked(qp, attr, mask);
 	/* a handler of the kernel may want a lock that the caller holds */
 	mic_qp_unlock(qp, qp->user);
+	/* in these states none is added */
+	if (!err && READ_ONCE(qp->mapped) && mask & IB_QP_STATE &&
+	    (attr->qp_state == IB_QPS_RESET || attr->qp_state == IB_QPS_ERR))
+		mic_exports_wait(&qp->ngrants);
 	mutex_unlock(&qp->modify_lock);
 	return err;
 }

@@ -33,6 +33,8 @@ static void mic_import_remove(struct mic_import *imp)
 	list_del_init(&imp->mkey_entry);
 	list_del_init(&imp->dead_entry);
 	WRITE_ONCE(imp->qp->nimports, imp->qp->nimports - 1);
+	if (!imp->peer)
+		return;
 	WRITE_ONCE(imp->peer->nexports, imp->peer->nexports - 1);
 	WRITE_ONCE(imp->mkey->nimports, imp->mkey->nimports - 1);
 }
@@ -166,11 +168,15 @@ static bool mic_imports_bury_mkey(struct mic_mkey *mkey)
  * @qp: queue pair whose state or attributes don't stand any more, so that none
  *	is added: what it imported, and what its peer did
  *
+ * What a process of another node has mapped is only told to be given back;
+ * mic_exports_wait() waits for that.
+ *
  * Context: process context; the queue pair's locks may be held.
  */
 void mic_imports_revoke_qp(struct mic_qp *qp)
 {
 	struct mic_import *imp;
+	struct mic_export *exp;
 
 	smp_mb();	/* the state, then the flag; pairs with mic_import_link() */
 	if (!READ_ONCE(qp->mapped))
@@ -180,6 +186,8 @@ void mic_imports_revoke_qp(struct mic_qp *qp)
 		mic_import_end(imp);
 	list_for_each_entry(imp, &qp->exports, peer_entry)
 		mic_import_end(imp);
+	list_for_each_entry(exp, &qp->grants, qp_entry)
+		exp->grant.revoke(&exp->grant);
 	mutex_unlock(&mic_import_lock);
 	while (mic_imports_bury_qp(qp))
 		;
@@ -195,6 +203,7 @@ void mic_imports_revoke_qp(struct mic_qp *qp)
 void mic_imports_revoke_mkey(struct mic_mkey *mkey)
 {
 	struct mic_import *imp;
+	struct mic_export *exp;
 
 	/* set before the reference or the use was dropped that we waited for */
 	if (!READ_ONCE(mkey->mapped))
@@ -202,7 +211,12 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey)
 	mutex_lock(&mic_import_lock);
 	list_for_each_entry(imp, &mkey->imports, mkey_entry)
 		mic_import_end(imp);
+	list_for_each_entry(exp, &mkey->grants, mkey_entry)
+		exp->grant.revoke(&exp->grant);
 	mutex_unlock(&mic_import_lock);
 	while (mic_imports_bury_mkey(mkey))
 		;
+	/* only of device memory, whose keys change in verbs alone */
+	if (READ_ONCE(mkey->ngrants))
+		mic_exports_wait(&mkey->ngrants);
 }

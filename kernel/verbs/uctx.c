@@ -314,8 +314,3 @@ void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
 void mic_disassociate_ucontext(struct ib_ucontext *ibuctx)
 {
 }
-
-int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
-{
-	return -EOPNOTSUPP;	/* queues are mapped by the doorbell file */
-}

@@ -43,6 +43,5 @@ void mic_disassociate_ucontext(struct ib_ucontext *ibuctx);
 int mic_query_ucontext(struct ib_ucontext *ibuctx,
 		       struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition mic_uctx_defs[];
-int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma);
 
 #endif /* MIC_UCTX_H */

@@ -136,10 +136,12 @@ static unsigned long mic_import_pfn(const struct mic_import *imp,
 				    unsigned long page)
 {
 	size_t len = PAGE_SIZE;
-	void *va = mic_window_at(imp->win,
-				 imp->win_off + ((u64)page << PAGE_SHIFT),
-				 &len);
+	void *va;
 
+	if (!imp->win)
+		return imp->pfn + page;
+	va = mic_window_at(imp->win, imp->win_off + ((u64)page << PAGE_SHIFT),
+			   &len);
 	return page_to_pfn(virt_to_page(va));
 }
 
@@ -326,6 +328,8 @@ static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 {
 	mic_import_revoke(imp);
 	mic_windows_del(ws, imp);
+	if (imp->lease.priv)
+		mic_lease_end(&imp->lease);
 	kfree(imp);
 }
 

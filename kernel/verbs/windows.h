@@ -13,12 +13,15 @@
 #include <linux/xarray.h>
 #include <rdma/mic-abi.h>
 
+#include <mic/op.h>
+#include <mic/share.h>
 #include <mic/window.h>
 
 struct address_space;
 struct mic_doorbell;
 struct mic_mkey;
 struct mic_mr;
+struct mic_node;
 struct mic_qp;
 struct seq_file;
 
@@ -63,7 +66,7 @@ struct mic_windows {
  * @pgoff: its first page in the file
  * @npages: its size
  * @qp: the initiator, while it is in the lists
- * @peer: the target, likewise
+ * @peer: the target, likewise; NULL if that is on another node
  * @mkey: the key, likewise
  * @qp_entry: in &mic_qp.imports of @qp
  * @peer_entry: in &mic_qp.exports of @peer
@@ -75,8 +78,12 @@ struct mic_windows {
  * @addr: first byte, in terms of the key
  * @length: bytes
  * @access: enum ib_access_flags
- * @win: the memory, if @live
+ * @win: the memory, if @live; NULL if it is another node's
  * @win_off: where its first page is in @win
+ * @lease: of another node's memory
+ * @pfn: its first page
+ * @brief: another node has little time to answer
+ * @recalled: the other node wants it back; under mic_import_lock
  * @live: faults map the memory; changed under mic_import_lock
  * @busy: it is being made or given back; under the lock of
  *	&mic_windows.imports
@@ -103,9 +110,43 @@ struct mic_import {
 	int access;
 	const struct mic_window *win;
 	u64 win_off;
+	struct mic_lease lease;
+	unsigned long pfn;
+	bool brief;
+	bool recalled;
 	bool live;
 	bool busy;
 };
+
+/**
+ * struct mic_export - what a process of another node may map
+ * @grant: the backend's part
+ * @qp: the target
+ * @mkey: the key
+ * @qp_entry: in &mic_qp.grants
+ * @mkey_entry: in &mic_mkey.grants
+ *
+ * The lists are under mic_import_lock.
+ */
+struct mic_export {
+	struct mic_grant grant;
+	struct mic_qp *qp;
+	struct mic_mkey *mkey;
+	struct list_head qp_entry;
+	struct list_head mkey_entry;
+};
+
+/*
+ * Wrong keys that a queue pair's peer may ask for before it gets no more windows.
+ * A request with a wrong key ends the connection; windows that are refused must
+ * not be the way to try all keys. Some are wrong for good reasons: a key may have
+ * been withdrawn while it was on its way to the peer.
+ */
+#define MIC_WINDOW_GUESSES	8
+
+#define MIC_REMOTE_RIGHTS \
+	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
+	 IB_ACCESS_REMOTE_ATOMIC)
 
 extern struct mutex mic_import_lock;
 
@@ -115,7 +156,20 @@ struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey,
 struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 				     struct mic_window_import *req,
 				     const struct mm_struct *trusted_mm);
+int mic_window_rights(const struct mic_qp *qp, const struct mic_mkey *mkey);
+int mic_import_place(struct mic_import *imp, bool write,
+		     struct mic_window_import *req);
+void mic_import_unlock_req(struct mic_qp *qp);
 void mic_imports_show(struct seq_file *m, struct mic_qp *qp);
+
+/* import_remote.c: the same where the peer is on another node */
+int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
+			 struct mic_node *node, const struct mic_addr *addr,
+			 struct mic_window_import *req);
+
+/* export.c: what other nodes may map */
+enum mic_ack mic_export(struct mic_qp *qp, struct mic_op *op);
+void mic_exports_wait(u32 *count);
 
 /* revoke.c: until when */
 void mic_import_revoke(struct mic_import *imp);

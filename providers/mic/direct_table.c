@@ -21,6 +21,7 @@ enum {
 	PLACES = 4,
 	/* Requests that go to the kernel until it is asked again. */
 	RETRY_NOT_NOW = 16,
+	RETRY_SILENT = 256, /* and it took a tenth of a second to find out */
 	RETRY_REFUSED = 4096,
 };
 
@@ -227,12 +228,25 @@ static int import(struct mic_qp *qp, uint32_t rkey, struct mic_window *window)
 	struct mic_window_import req = {
 		.qpn = qp->vqp.qp.qp_num,
 		.rkey = rkey,
+		.access = MIC_WINDOW_BRIEF,
 	};
 
 	windows = mic_context_windows(to_mctx(qp->vqp.qp.context));
 	if (!windows)
 		return errno;
 	return mic_window_import(windows, &req, window);
+}
+
+static uint32_t retry_after(int err)
+{
+	switch (err) {
+	case ENOTCONN:
+		return RETRY_NOT_NOW;
+	case ETIMEDOUT:
+		return RETRY_SILENT;
+	default:
+		return RETRY_REFUSED;
+	}
 }
 
 static struct mic_window *fill(struct mic_qp *qp,
@@ -244,7 +258,7 @@ static struct mic_window *fill(struct mic_qp *qp,
 	err = import(qp, rkey, &entry->window);
 	if (err) {
 		entry->window.access = 0;
-		entry->retry = err == ENOTCONN ? RETRY_NOT_NOW : RETRY_REFUSED;
+		entry->retry = retry_after(err);
 		return NULL;
 	}
 	qp->direct.used++;

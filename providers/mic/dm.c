@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Device memory: a piece of the kernel's pool, mapped here so that copying to
- * and from it needs no system call.
+ * Device memory: the kernel's, or a piece of what nodes share, mapped here so that
+ * copying to and from it needs no system call.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +45,14 @@ static int map_dm(struct mic_dm *dm, struct ibv_context *context,
 		  uint32_t handle, const struct mic_mmap_info *map,
 		  size_t length)
 {
-	int ret;
+	struct mic_mmap_info at = *map;
+	int ret, fd = to_mctx(context)->doorbell_fd;
 
-	ret = mic_map_queue(&dm->map, to_mctx(context)->doorbell_fd, map);
+	if (at.offset & MIC_MMAP_CONTEXT) {
+		at.offset &= ~MIC_MMAP_CONTEXT;
+		fd = context->cmd_fd;
+	}
+	ret = mic_map_queue(&dm->map, fd, &at);
 	if (ret)
 		return ret;
 	dm->length = length;

@@ -28,6 +28,8 @@ HEADER = 4096
 NODE = 2048
 CHANNEL = 128
 LANES = 3
+MAP = 8
+MAPS = 16 * 256
 
 
 def find_region():
@@ -57,6 +59,8 @@ class Region:
         self.table = self.read(32, 8)
         self.channels = self.read(40, 8)
         self.lanes = self.read(48, 8)
+        self.slices = self.read(56, 8)
+        self.slice_size = self.read(64, 8)
 
 
 def until(seconds):
@@ -83,7 +87,7 @@ def interesting(rng, region):
 
 def write_index(region, rng):
     channel = rng.randrange(region.nodes ** 2)
-    offset = rng.choice((0, 4, 8, 12, 16, 20, 64, 68, 72, 76))
+    offset = rng.choice((0, 4, 8, 12, 16, 20, 24, 64, 68, 72, 76))
     region.write(region.channels + channel * CHANNEL + offset, 4,
                  interesting(rng, region))
 
@@ -95,13 +99,20 @@ def write_entry(region, rng):
                  interesting(rng, region))
 
 
+def write_map(region, rng):
+    entry = rng.randrange(region.nodes) * region.slice_size
+    entry += rng.choice((rng.randrange(MAPS), 256 * rng.randrange(3))) * MAP
+    region.write(region.slices + entry + rng.choice((0, 4)), 4,
+                 interesting(rng, region))
+
+
 def record(region, rng):
     """A record that could be a request, with some fields that could not."""
     fields = [rng.choice((64, 192, 256, 384, interesting(rng, region))),
               rng.randrange(6), rng.randrange(8), 0, rng.getrandbits(32),
               rng.choice((0, 8, 64, 4096, interesting(rng, region)))]
     head = struct.pack("<IBBHII", *fields)
-    body = bytes((rng.randrange(6), rng.randrange(32),
+    body = bytes((rng.randrange(8), rng.randrange(32),
                   rng.choice((1, 2, 3, 4, 9)), 1))
     words = [rng.choice((1, 17, 0xffffff, interesting(rng, region)))
              for _ in range(21)]
@@ -125,7 +136,7 @@ def write_chosen(region, rng, seconds):
     region.geometry()
     for _ in until(seconds):
         for _ in range(20):
-            rng.choice((write_index, write_entry, write_record,
+            rng.choice((write_index, write_entry, write_map, write_record,
                         write_record))(region, rng)
 
 

@@ -31,10 +31,15 @@ struct mic_node;
  *	MIC_ACK_PENDING or MIC_ACK_AGAIN: take such an operation back. On return its done() has
  *	been called (false), or will not be (true), and its data is not
  *	touched any more. A node that leaves first answers all its operations.
+ * @attach: only of nodes that share memory with this one: begin a lease of what
+ *	was granted with MIC_OP_MAP. Whether or not it does, what was granted is
+ *	taken care of. Called under mic_lease_lock
  */
 struct mic_node_ops {
 	enum mic_ack (*submit)(struct mic_node *node, struct mic_op *op);
 	bool (*cancel)(struct mic_node *node, struct mic_op *op);
+	int (*attach)(struct mic_node *node, struct mic_lease *lease,
+		      const struct mic_map *map);
 };
 
 /**
@@ -140,6 +145,31 @@ static inline bool mic_node_cancel(struct mic_node *node, struct mic_op *op)
 	cancelled = node->ops->cancel(node, op);
 	percpu_ref_put(&node->live);
 	return cancelled;
+}
+
+/**
+ * mic_node_attach - begin a lease of another node's memory
+ * @node: node that shares memory; the caller holds a reference
+ * @lease: out; &mic_lease.revoke is set
+ * @map: what was granted, which the other node may have made up
+ *
+ * Context: process context, sleeps.
+ * Return: 0; -ENOTCONN: it was revoked, or the node has left; -EPROTO: it makes
+ * no sense.
+ */
+static inline int mic_node_attach(struct mic_node *node,
+				  struct mic_lease *lease,
+				  const struct mic_map *map)
+{
+	int err;
+
+	if (!percpu_ref_tryget_live(&node->live))
+		return -ENOTCONN;
+	mutex_lock(&mic_lease_lock);
+	err = node->ops->attach(node, lease, map);
+	mutex_unlock(&mic_lease_lock);
+	percpu_ref_put(&node->live);
+	return err;
 }
 
 /**

@@ -11,6 +11,7 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
+#include <mic/share.h>
 #include <mic/window.h>
 
 struct mic_node;
@@ -22,6 +23,7 @@ enum mic_op_code {
 	MIC_OP_CMP_SWAP,
 	MIC_OP_FETCH_ADD,
 	MIC_OP_ATOMIC_WRITE,
+	MIC_OP_MAP,	/* let the sender's process map memory */
 };
 
 enum mic_op_flags {
@@ -113,6 +115,12 @@ struct mic_addr {
  *	only
  * @land: takes data of a READ from a node behind a wire, before @done: some bytes
  *	and where they are in the message; called in process context
+ * @grant: MIC_OP_MAP, from a backend whose nodes share memory: let the sender map
+ *	what is at @offset of a piece, so many bytes of whole pages. Sets the last
+ *	three fields of @map. Does not wait
+ * @map: MIC_OP_MAP, out: what may be mapped, if @result is 0. Asked for are
+ *	@compare_add bytes from @raddr (0: all that @rkey has), with the rights
+ *	@swap. Otherwise @result is an error number
  * @done: takes an answer that comes later: called once, in atomic context
  * @entry: the backend's, while the answer is pending
  * @slot: the backend's, while the answer is pending
@@ -143,6 +151,9 @@ struct mic_op {
 	u64 result;
 	const struct mic_sgl *data;
 	void (*land)(struct mic_op *op, u32 off, const void *from, u32 len);
+	int (*grant)(struct mic_op *op, struct mic_grant *grant, u64 offset,
+		     u64 bytes);
+	struct mic_map *map;
 	void (*done)(struct mic_op *op, enum mic_ack ack);
 	struct list_head entry;
 	u32 slot;

@@ -74,11 +74,17 @@
  * too many that don't exist; then it is so until it resets its queue pair), ERANGE
  * (not within the key's bounds), EPERM (the key allows it, but a mapping would give more),
  * EOPNOTSUPP (the peer or its memory can't be mapped), ENOSPC (no slot left),
- * ENOENT (no such queue pair), ENOMEM.
+ * ENOENT (no such queue pair), ETIMEDOUT (another machine does not answer), ENOMEM.
  */
 #define MIC_IOC_IMPORT		_IOWR(MIC_IOC_MAGIC, 0x90, \
 				      struct mic_window_import)
 #define MIC_IOC_DROP		_IO(MIC_IOC_MAGIC, 0x91)
+
+/*
+ * With @access: who posts requests has no time. Where another machine has to be
+ * asked, it has a tenth of a second to answer, otherwise ten.
+ */
+#define MIC_WINDOW_BRIEF	0x80000000U
 
 #define MIC_WINDOW_SLOTS	0x20000
 #define MIC_WINDOW_CLASS_SHIFT	56
@@ -174,6 +180,12 @@ struct mic_ring_info {
 	__u32 entries;		/* number of elements, a power of two */
 	__u32 ctl_offset;	/* struct mic_ring_ctl or mic_cq_ctl, same origin */
 };
+
+/*
+ * Device memory that nodes share is mapped by the file of the verbs context, at an
+ * offset that has this bit; the bit is not a part of it.
+ */
+#define MIC_MMAP_CONTEXT	0x8000000000000000ULL
 
 struct mic_mmap_info {
 	__aligned_u64 offset;	/* for mmap of the doorbell file */

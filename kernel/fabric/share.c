@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Memory that nodes share: who has some, and the leases of what others have.
+ */
+#include <linux/export.h>
+#include <linux/netdevice.h>
+
+#include <mic/share.h>
+
+static LIST_HEAD(mic_pools);
+static DEFINE_MUTEX(mic_pools_lock);
+
+/*
+ * Held while a lease begins or ends, so that one side can end it while the other
+ * one is about to. Nothing is held by who takes it.
+ */
+DEFINE_MUTEX(mic_lease_lock);
+EXPORT_SYMBOL_GPL(mic_lease_lock);
+
+/**
+ * mic_pool_add - device memory can be had from a pool
+ * @pool: complete but for its list entry
+ */
+void mic_pool_add(struct mic_pool *pool)
+{
+	mutex_lock(&mic_pools_lock);
+	list_add_tail(&pool->entry, &mic_pools);
+	mutex_unlock(&mic_pools_lock);
+}
+EXPORT_SYMBOL_GPL(mic_pool_add);
+
+/**
+ * mic_pool_del - no memory can be had from a pool any more
+ * @pool: pool; what is still allocated of it can be freed
+ */
+void mic_pool_del(struct mic_pool *pool)
+{
+	mutex_lock(&mic_pools_lock);
+	list_del(&pool->entry);
+	mutex_unlock(&mic_pools_lock);
+}
+EXPORT_SYMBOL_GPL(mic_pool_del);
+
+static bool mic_pool_serves(const struct mic_pool *pool,
+			    const struct net_device *ndev)
+{
+	bool above;
+
+	if (pool->ndev == ndev)
+		return true;
+	rcu_read_lock();
+	above = netdev_has_upper_dev_all_rcu(pool->ndev,
+					     (struct net_device *)ndev);
+	rcu_read_unlock();
+	return above;
+}
+
+/**
+ * mic_piece_alloc - memory for a device that other nodes can map
+ * @ndev: what the device stands on
+ * @size: bytes
+ *
+ * Context: process context, sleeps.
+ * Return: whole pages, all zero, or NULL if there is no such memory.
+ */
+struct mic_piece *mic_piece_alloc(const struct net_device *ndev, u64 size)
+{
+	struct mic_piece *piece = NULL;
+	struct mic_pool *pool;
+
+	mutex_lock(&mic_pools_lock);
+	list_for_each_entry(pool, &mic_pools, entry) {
+		if (!mic_pool_serves(pool, ndev))
+			continue;
+		piece = pool->ops->alloc(pool, size);
+		break;
+	}
+	mutex_unlock(&mic_pools_lock);
+	return piece;
+}
+EXPORT_SYMBOL_GPL(mic_piece_alloc);
+
+/**
+ * mic_piece_put - drop a reference
+ * @piece: piece; free if it was the last
+ *
+ * Context: process context, may sleep.
+ */
+void mic_piece_put(struct mic_piece *piece)
+{
+	if (refcount_dec_and_test(&piece->ref))
+		piece->pool->ops->free(piece);
+}
+EXPORT_SYMBOL_GPL(mic_piece_put);
+
+/**
+ * mic_lease_end - give a lease back
+ * @lease: lease of which nothing is mapped any more; on return it is not used
+ *
+ * Context: process context, sleeps.
+ */
+void mic_lease_end(struct mic_lease *lease)
+{
+	mutex_lock(&mic_lease_lock);
+	if (lease->release)
+		lease->release(lease);
+	lease->release = NULL;
+	mutex_unlock(&mic_lease_lock);
+}
+EXPORT_SYMBOL_GPL(mic_lease_end);

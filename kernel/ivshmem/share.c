@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What nodes let each other map: of this node's slice, by grants, and of the
+ * other's, by leases.
+ *
+ * They agree on it in the table that a slice begins with. A grant is a number that
+ * the slice's node writes there, with a bit that says whether it holds. The other
+ * node acknowledges the number when nothing is mapped any more, because the bit was
+ * cleared or of its own accord; only then the pages can be something else. Whoever
+ * wrote to the table rings the other, whose worker looks at all of it: taking
+ * pages out of mappings takes its time, and the path's thread does not wait.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+
+#include "ivs.h"
+
+/* A table of the slice of @owner: what it lets @peer map. */
+static struct mic_region_map *mic_share_table(struct mic_ivs *ivs, u32 owner,
+					      u32 peer)
+{
+	struct mic_region_map *table = ivs->mem + mic_slice_offset(ivs, owner);
+
+	return table + peer * MIC_MAP_SLOTS;
+}
+
+/* Tell the other node that a table has changed. */
+static void mic_share_tell(struct mic_path *path)
+{
+	if (!READ_ONCE(path->ivs->term))
+		return;
+	/* the table, then the word that says so; each time another one */
+	smp_store_release(&path->tx_ch->maps, atomic_inc_return(&path->maps));
+	mic_path_ring_always(path);
+}
+
+/* grants: what is this node's */
+
+static void mic_share_set(struct mic_path *path, u32 slot, u32 live)
+{
+	/* a table of an entry that another has is not ours to write to */
+	if (!READ_ONCE(path->ivs->term))
+		return;
+	/* what is in the pages before the word that opens them */
+	smp_store_release(&path->granted[slot].grant,
+			  path->share[slot].gen << 1 | live);
+}
+
+/* The pages are to be given back. */
+static void mic_share_recall(struct mic_path *path, u32 slot)
+{
+	struct mic_share *share = &path->share[slot];
+
+	lockdep_assert_held(&path->share_lock);
+	share->revoked = true;
+	share->since = jiffies;
+	mic_share_set(path, slot, 0);
+}
+
+static void mic_share_revoke(struct mic_grant *grant)
+{
+	struct mic_path *path = grant->priv;
+	struct mic_share *share = &path->share[grant->slot];
+	bool told = false;
+
+	spin_lock(&path->share_lock);
+	if (share->grant == grant && !share->revoked) {
+		mic_share_recall(path, grant->slot);
+		told = true;
+	}
+	spin_unlock(&path->share_lock);
+	if (told)
+		mic_share_tell(path);
+}
+
+static int mic_share_find_free(const struct mic_path *path)
+{
+	int slot;
+
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		if (!path->share[slot].used)
+			return slot;
+	return -ENOSPC;
+}
+
+/* Never 0, nor what has been acknowledged. */
+static u32 mic_share_next_gen(const struct mic_path *path, u32 slot)
+{
+	u32 gen = path->share[slot].gen;
+
+	do {
+		gen = (gen + 1) & (U32_MAX >> 1);
+	} while (!gen || gen == READ_ONCE(path->granted[slot].ack));
+	return gen;
+}
+
+/**
+ * mic_share_grant - let the other node map pages of this one
+ * @path: path that is up
+ * @grant: holder's part is set
+ * @map: out: number of the grant
+ *
+ * Context: any but interrupts.
+ * Return: 0, -EOPNOTSUPP, -ENOSPC.
+ */
+int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
+		    struct mic_map *map)
+{
+	struct mic_share *share;
+	int slot;
+
+	if (!path->granted || grant->piece->pool != &path->ivs->pool)
+		return -EOPNOTSUPP;
+	spin_lock(&path->share_lock);
+	slot = mic_share_find_free(path);
+	if (slot >= 0) {
+		share = &path->share[slot];
+		share->gen = mic_share_next_gen(path, slot);
+		share->used = true;
+		share->revoked = false;
+		share->owner = path->up_peer;
+		share->grant = grant;
+		share->piece = grant->piece;
+		refcount_inc(&grant->piece->ref);
+		path->nshares++;
+		grant->revoke = mic_share_revoke;
+		grant->priv = path;
+		grant->slot = slot;
+		map->slot = slot;
+		map->gen = share->gen;
+		mic_share_set(path, slot, MIC_MAP_LIVE);
+	}
+	spin_unlock(&path->share_lock);
+	return min(slot, 0);
+}
+
+/* Who had the pages says that it has not, or is not there any more. */
+static bool mic_share_is_over(const struct mic_path *path, u32 slot)
+{
+	const struct mic_share *share = &path->share[slot];
+
+	/* the last access to the pages, then the word */
+	return smp_load_acquire(&path->granted[slot].ack) == share->gen ||
+	       READ_ONCE(path->entry->owner) != share->owner;
+}
+
+/* A node that is silent for so long has to take care of itself. */
+static bool mic_share_is_overdue(const struct mic_share *share)
+{
+	return share->revoked &&
+	       time_after(jiffies, share->since +
+				   msecs_to_jiffies(mic_dead_ms));
+}
+
+/* What became of one grant. */
+static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
+{
+	struct mic_share *share = &path->share[slot], was = {};
+	struct mic_grant *ended = NULL;
+
+	spin_lock(&path->share_lock);
+	if (!share->used) {
+		;
+	} else if (all || mic_share_is_over(path, slot)) {
+		was = *share;
+		ended = share->grant;
+		if (!share->revoked)
+			mic_share_recall(path, slot);
+		*share = (struct mic_share) { .gen = was.gen };
+		path->nshares--;
+	} else if (!share->revoked && !READ_ONCE(path->up)) {
+		mic_share_recall(path, slot);
+	} else if (mic_share_is_overdue(share)) {
+		/* its holder waits no longer, the pages do */
+		ended = share->grant;
+		share->grant = NULL;
+	}
+	spin_unlock(&path->share_lock);
+
+	if (ended)
+		ended->end(ended);
+	if (was.piece)
+		mic_piece_put(was.piece);
+	else if (was.used)
+		atomic_dec(&path->ivs->inherited);
+}
+
+/* leases: what is the other's */
+
+/* Nothing of it is mapped here. */
+static void mic_share_ack(struct mic_path *path, u32 slot, u32 gen)
+{
+	lockdep_assert_held(&mic_lease_lock);
+	if (READ_ONCE(path->ivs->term))
+		/* the last access to the pages, then the word */
+		smp_store_release(&path->leased[slot].ack, gen);
+}
+
+static void mic_share_release(struct mic_lease *lease)
+{
+	struct mic_path *path = lease->priv;
+
+	path->lease[lease->slot] = NULL;
+	path->nleases--;
+	mic_share_ack(path, lease->slot, lease->gen);
+	mic_share_tell(path);
+}
+
+/* Only pages of the other's slice; the rest of the region is the kernels'. */
+static bool mic_share_map_ok(const struct mic_path *path,
+			     const struct mic_map *map)
+{
+	u64 start = mic_slice_offset(path->ivs, path->slot) + MIC_SLICE_TABLE;
+	u64 end = start + path->ivs->geo.slice_size - MIC_SLICE_TABLE;
+
+	return IS_ALIGNED(map->offset | map->length, PAGE_SIZE) &&
+	       map->length && map->offset >= start && map->offset < end &&
+	       map->length <= end - map->offset;
+}
+
+/**
+ * mic_share_attach - &mic_node_ops.attach
+ * @node: the other node, which is live
+ * @lease: out
+ * @map: what it says that it has granted
+ *
+ * Return: 0, -ENOTCONN, -EPROTO.
+ */
+int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
+		     const struct mic_map *map)
+{
+	struct mic_path *path = node->priv;
+	u32 slot = map->slot, word;
+	int err = 0;
+
+	lockdep_assert_held(&mic_lease_lock);
+	if (!path->leased || slot >= MIC_MAP_SLOTS || path->lease[slot])
+		return -EPROTO;
+	word = READ_ONCE(path->leased[slot].grant);
+	if (!mic_share_map_ok(path, map))
+		err = -EPROTO;
+	else if (word != (map->gen << 1 | MIC_MAP_LIVE) ||
+		 READ_ONCE(path->leased[slot].ack) == map->gen)
+		err = -ENOTCONN;
+	if (err) {
+		mic_share_ack(path, slot, map->gen);
+		mic_share_tell(path);
+		return err;
+	}
+	lease->phys = path->ivs->phys + map->offset;
+	lease->release = mic_share_release;
+	lease->priv = path;
+	lease->slot = slot;
+	lease->gen = map->gen;
+	path->lease[slot] = lease;
+	path->nleases++;
+	return 0;
+}
+
+/**
+ * mic_share_disown - nobody here waits for what the other node has granted
+ * @path: path
+ * @map: what it was
+ *
+ * Context: the path's thread.
+ */
+void mic_share_disown(struct mic_path *path, const struct mic_map *map)
+{
+	if (!map->gen || map->slot >= MIC_MAP_SLOTS)
+		return;
+	WRITE_ONCE(path->unwanted[map->slot], map->gen);
+	mic_share_wake(path);
+}
+
+/* Does what the table says of a slot still hold? Return: whether it was changed. */
+static bool mic_share_obey(struct mic_path *path, u32 slot, bool up)
+{
+	u32 word = READ_ONCE(path->leased[slot].grant), gen = word >> 1;
+	struct mic_lease *lease = path->lease[slot];
+	bool live = up && word & MIC_MAP_LIVE;
+
+	if (lease && live && gen == lease->gen)
+		return false;
+	if (lease) {
+		gen = lease->gen;
+		lease->revoke(lease);
+		lease->release = NULL;
+		path->lease[slot] = NULL;
+		path->nleases--;
+	} else if ((live && READ_ONCE(path->unwanted[slot]) != gen) ||
+		   READ_ONCE(path->leased[slot].ack) == gen) {
+		/* it is on its way to somebody, or all is said */
+		return false;
+	}
+	mic_share_ack(path, slot, gen);
+	return true;
+}
+
+static void mic_share_run(struct mic_path *path, bool all)
+{
+	bool changed = false;
+	u32 slot;
+
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		mic_share_reap(path, slot, all);
+	mutex_lock(&mic_lease_lock);
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		changed |= mic_share_obey(path, slot, READ_ONCE(path->up));
+	mutex_unlock(&mic_lease_lock);
+	if (changed)
+		mic_share_tell(path);
+}
+
+static void mic_share_work(struct work_struct *work)
+{
+	mic_share_run(container_of(work, struct mic_path, share_work), false);
+}
+
+/**
+ * mic_share_wake - have the worker look at the tables
+ * @path: path
+ *
+ * Context: any.
+ */
+void mic_share_wake(struct mic_path *path)
+{
+	if (path->granted)
+		queue_work(system_unbound_wq, &path->share_work);
+}
+
+/**
+ * mic_share_look - has the other node changed a table?
+ * @path: path
+ *
+ * Context: the path's thread.
+ */
+void mic_share_look(struct mic_path *path)
+{
+	/* the word, then the table */
+	u32 maps = smp_load_acquire(&path->rx_ch->maps);
+
+	if (maps == path->maps_seen)
+		return;
+	path->maps_seen = maps;
+	mic_share_wake(path);
+	/* more at once is nothing that helps either side */
+	if (time_before(jiffies, path->maps_at + 1))
+		usleep_range(100, 200);
+	path->maps_at = jiffies;
+}
+
+/*
+ * What the last owner of this node's entry had granted, and the other node may
+ * still have mapped.
+ */
+static void mic_share_inherit(struct mic_path *path)
+{
+	u32 owner = READ_ONCE(path->entry->owner), slot, gen;
+	struct mic_share *share;
+
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++) {
+		share = &path->share[slot];
+		gen = READ_ONCE(path->granted[slot].grant) >> 1;
+		share->gen = gen;
+		if (!owner || !gen || READ_ONCE(path->granted[slot].ack) == gen)
+			continue;
+		share->used = true;
+		share->owner = owner;
+		path->nshares++;
+		atomic_inc(&path->ivs->inherited);
+		spin_lock(&path->share_lock);
+		mic_share_recall(path, slot);
+		spin_unlock(&path->share_lock);
+	}
+}
+
+/**
+ * mic_share_init - a path that has no grants and no leases
+ * @path: path; the node has joined the region
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int mic_share_init(struct mic_path *path)
+{
+	struct mic_ivs *ivs = path->ivs;
+
+	spin_lock_init(&path->share_lock);
+	INIT_WORK(&path->share_work, mic_share_work);
+	if (!mic_ivs_has_slices(ivs))
+		return 0;
+	path->share = kvcalloc(MIC_MAP_SLOTS, sizeof(*path->share), GFP_KERNEL);
+	if (!path->share)
+		return -ENOMEM;
+	path->granted = mic_share_table(ivs, ivs->slot, path->slot);
+	path->leased = mic_share_table(ivs, path->slot, ivs->slot);
+	atomic_set(&path->maps, READ_ONCE(path->tx_ch->maps));
+	mic_share_inherit(path);
+	return 0;
+}
+
+/**
+ * mic_share_exit - the end of all grants and leases
+ * @path: path without thread, whose node has left
+ */
+void mic_share_exit(struct mic_path *path)
+{
+	if (!path->granted)
+		return;
+	cancel_work_sync(&path->share_work);
+	mic_share_run(path, true);
+	kvfree(path->share);
+}

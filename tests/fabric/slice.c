@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Device memory of a machine that shares a region with this one: requests that a
+ * process executes itself, mappings, and how both end.
+ *
+ * usage: slice server PORT
+ *        slice client ADDRESS PORT
+ *        slice hold ADDRESS PORT
+ *
+ * The server has the memory and does as the client says, which makes all checks.
+ * The last one maps the memory, says so, and writes to it until it is taken away.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <infiniband/micdv.h>
+
+#include "clock.h"
+#include "endpoint.h"
+#include "memory.h"
+#include "tap.h"
+#include "work.h"
+
+enum { BYTES = 64 * 4096, TIMES = 300 };
+
+enum order {
+	CONNECT,  /* with the queue pair at @address */
+	REGISTER, /* the memory, with the rights @arg */
+	DEREGISTER,
+	FILL,	  /* with the byte @arg */
+	CHECK,	  /* is each byte @arg? */
+	FAIL,	  /* queue pair in error */
+	RENEW,	  /* free the memory and allocate it */
+	ORDINARY, /* register ordinary memory */
+	DIE,
+};
+
+struct message {
+	uint32_t order;
+	uint32_t arg; /* back: whether it went well */
+	struct endpoint_address address;
+	uint32_t rkey;
+};
+
+struct side {
+	int socket;
+	struct device dev;
+	struct endpoint ep;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	struct region ordinary;
+	bool connected;
+};
+
+static void allocate(struct side *side)
+{
+	struct ibv_alloc_dm_attr attr = { .length = BYTES };
+
+	side->dm = ibv_alloc_dm(side->dev.ctx, &attr);
+	if (!side->dm)
+		bail("ibv_alloc_dm: %s", strerror(errno));
+}
+
+static void connect_queue(struct side *side, struct message *msg)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint_address peer = msg->address;
+
+	if (side->connected)
+		endpoint_destroy(&side->ep);
+	endpoint_create(&side->ep, &side->dev, &options);
+	msg->address = endpoint_address(&side->ep);
+	endpoint_connect(&side->ep, &peer);
+	side->connected = true;
+}
+
+static void deregister(struct side *side)
+{
+	if (side->mr && ibv_dereg_mr(side->mr))
+		bail("ibv_dereg_mr: %s", strerror(errno));
+	side->mr = NULL;
+}
+
+static void registered(struct side *side, struct message *msg)
+{
+	deregister(side);
+	side->mr = ibv_reg_dm_mr(side->dev.pd, side->dm, 0, BYTES,
+				 msg->arg | IBV_ACCESS_ZERO_BASED);
+	if (!side->mr)
+		bail("ibv_reg_dm_mr: %s", strerror(errno));
+	msg->rkey = side->mr->rkey;
+}
+
+static bool filled_with(struct side *side, uint8_t byte)
+{
+	static uint8_t copy[BYTES];
+
+	return !ibv_memcpy_from_dm(copy, side->dm, 0, BYTES) &&
+	       all_are(copy, BYTES, byte);
+}
+
+static bool fill(struct side *side, uint8_t byte)
+{
+	static uint8_t copy[BYTES];
+
+	memset(copy, byte, BYTES);
+	return !ibv_memcpy_to_dm(side->dm, 0, copy, BYTES);
+}
+
+static bool renew(struct side *side)
+{
+	deregister(side);
+	if (ibv_free_dm(side->dm))
+		return false;
+	allocate(side);
+	return filled_with(side, 0);
+}
+
+static bool obey(struct side *side, struct message *msg)
+{
+	switch (msg->order) {
+	case CONNECT:
+		connect_queue(side, msg);
+		return true;
+	case REGISTER:
+		registered(side, msg);
+		return true;
+	case DEREGISTER:
+		deregister(side);
+		return true;
+	case FILL:
+		return fill(side, msg->arg);
+	case CHECK:
+		return filled_with(side, msg->arg);
+	case FAIL:
+		return !endpoint_set_state(&side->ep, IBV_QPS_ERR);
+	case RENEW:
+		return renew(side);
+	case ORDINARY:
+		region_create(&side->ordinary, side->dev.pd, BYTES);
+		msg->rkey = side->ordinary.mr->rkey;
+		msg->address.gid.global.interface_id = side->ordinary.rdma_addr;
+		return true;
+	default:
+		_exit(0);
+	}
+}
+
+static int serve(const char *name, const char *port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+	struct side side = {};
+	struct message msg;
+
+	at.sin_port = htons(atoi(port));
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(listener, 1))
+		bail("listen: %s", strerror(errno));
+	side.socket = accept(listener, NULL, NULL);
+	device_open(&side.dev, name);
+	allocate(&side);
+	while (recv(side.socket, &msg, sizeof(msg), MSG_WAITALL) ==
+	       sizeof(msg)) {
+		msg.arg = obey(&side, &msg);
+		if (write(side.socket, &msg, sizeof(msg)) != sizeof(msg))
+			break;
+	}
+	return 0;
+}
+
+static struct message tell(struct side *side, enum order order, uint32_t arg)
+{
+	struct message msg = { .order = order, .arg = arg };
+
+	if (order == CONNECT)
+		msg.address = endpoint_address(&side->ep);
+	if (write(side->socket, &msg, sizeof(msg)) != sizeof(msg) ||
+	    recv(side->socket, &msg, sizeof(msg), MSG_WAITALL) != sizeof(msg))
+		bail("the server is gone in order %d", order);
+	return msg;
+}
+
+static bool order(struct side *side, enum order order, uint32_t arg)
+{
+	return tell(side, order, arg).arg;
+}
+
+static void meet(struct side *side)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct message msg;
+
+	if (side->connected)
+		endpoint_destroy(&side->ep);
+	endpoint_create(&side->ep, &side->dev, &options);
+	msg = tell(side, CONNECT, 0);
+	endpoint_connect(&side->ep, &msg.address);
+	side->connected = true;
+}
+
+static uint32_t grant(struct side *side, int access)
+{
+	return tell(side, REGISTER, access | IBV_ACCESS_LOCAL_WRITE).rkey;
+}
+
+static enum ibv_wc_status request(struct side *side, enum ibv_wr_opcode opcode,
+				  const struct region *mem, uint32_t bytes,
+				  uint32_t rkey)
+{
+	struct ibv_sge sge = region_sge(mem, 0, bytes);
+	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
+	struct ibv_wc wc;
+
+	if (opcode_is_atomic(opcode)) {
+		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.rkey = rkey;
+	}
+	post_send(&side->ep, &wr);
+	if (!cq_wait(side->ep.send_cq, &wc))
+		return IBV_WC_GENERAL_ERR;
+	return wc.status;
+}
+
+static uint64_t executed_here(struct side *side)
+{
+	struct micdv_qp_attr attr = {};
+
+	if (micdv_query_qp(side->ep.qp, &attr))
+		return 0;
+	return attr.direct;
+}
+
+static bool requests(struct side *side, const struct region *mem, uint32_t rkey,
+		     uint8_t byte)
+{
+	uint64_t *word = (uint64_t *)mem->addr;
+	bool ok;
+
+	memset(mem->addr, byte, BYTES);
+	ok = check(request(side, IBV_WR_RDMA_WRITE, mem, BYTES, rkey) ==
+			   IBV_WC_SUCCESS,
+		   "WRITE") &&
+	     check(order(side, CHECK, byte), "it has not arrived");
+	memset(mem->addr, 0, BYTES);
+	ok = ok &&
+	     check(request(side, IBV_WR_RDMA_READ, mem, BYTES, rkey) ==
+			   IBV_WC_SUCCESS,
+		   "READ") &&
+	     check(all_are(mem->addr, BYTES, byte), "it is something else");
+	ok = ok &&
+	     check(request(side, IBV_WR_ATOMIC_FETCH_AND_ADD, mem, 8, rkey) ==
+			   IBV_WC_SUCCESS,
+		   "FETCH_ADD") &&
+	     check(*word == byte * 0x0101010101010101ULL, "old value %lx",
+		   (unsigned long)*word);
+	return ok &&
+	       check(request(side, IBV_WR_RDMA_READ, mem, 8, rkey) ==
+			     IBV_WC_SUCCESS,
+		     "READ") &&
+	       check(*word == byte * 0x0101010101010101ULL + 1, "new value %lx",
+		     (unsigned long)*word);
+}
+
+/* The other machine may be too busy to answer in time when it is asked first. */
+static bool is_mapped(struct side *side, const struct region *mem,
+		      uint32_t rkey)
+{
+	const uint64_t end = deadline(), before = executed_here(side);
+
+	while (executed_here(side) == before)
+		if (request(side, IBV_WR_RDMA_WRITE, mem, 8, rkey) !=
+			    IBV_WC_SUCCESS ||
+		    now_ms() > end)
+			return false;
+	return true;
+}
+
+static void test_requests(struct side *side, const struct region *mem)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	uint64_t before;
+
+	meet(side);
+	tap_ok(is_mapped(side, mem, rkey), "a window for requests");
+	before = executed_here(side);
+	tap_ok(requests(side, mem, rkey, 0x11), "requests");
+	tap_ok(check(executed_here(side) == before + 4, "%lu of 4",
+		     (unsigned long)(executed_here(side) - before)),
+	       "the process executes them itself");
+	before = executed_here(side);
+	micdv_set_path(side->ep.qp, MICDV_PATH_ENGINE);
+	tap_ok(requests(side, mem, rkey, 0x22) &&
+		       check(executed_here(side) == before, "by itself"),
+	       "the same requests by the kernels");
+	micdv_set_path(side->ep.qp, MICDV_PATH_DIRECT);
+}
+
+static struct micdv_window *map(struct side *side, uint32_t rkey, int prot)
+{
+	return micdv_map_window(side->ep.qp, 0, rkey, BYTES, prot);
+}
+
+static bool seen(const volatile uint8_t *at, uint8_t byte)
+{
+	const uint64_t end = deadline();
+
+	while (*at != byte)
+		if (now_ms() > end)
+			return check(false, "%02x, not %02x", *at, byte);
+	return true;
+}
+
+static void test_mapping(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct micdv_window *window;
+	bool ok;
+
+	meet(side);
+	window = map(side, rkey, PROT_READ | PROT_WRITE);
+	if (!tap_ok(check(window, "%s", strerror(errno)), "a mapping"))
+		return;
+	memset(window->addr, 0x33, BYTES);
+	tap_ok(order(side, CHECK, 0x33), "stores are seen there");
+	tap_ok(order(side, FILL, 0x44) && seen(window->addr, 0x44) &&
+		       all_are(window->addr, BYTES, 0x44),
+	       "and that one's here");
+	ok = order(side, DEREGISTER, 0);
+	memset(window->addr, 0x55, BYTES);
+	tap_ok(ok && check(!micdv_window_valid(window), "it is valid") &&
+		       order(side, CHECK, 0x44),
+	       "deregistered: nothing gets there");
+	micdv_unmap_window(window);
+	tap_ok(request(side, IBV_WR_RDMA_WRITE, &side->ordinary, 8, rkey) ==
+		       IBV_WC_REM_ACCESS_ERR,
+	       "the key is not known any more");
+}
+
+static void test_queue_error(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct micdv_window *window;
+
+	meet(side);
+	window = map(side, rkey, PROT_READ | PROT_WRITE);
+	order(side, FILL, 0x11);
+	order(side, FAIL, 0);
+	if (!tap_ok(window, "mapped"))
+		return;
+	memset(window->addr, 0x66, BYTES);
+	tap_ok(check(!micdv_window_valid(window), "it is valid") &&
+		       order(side, CHECK, 0x11),
+	       "its queue pair failed: nothing gets there");
+	micdv_unmap_window(window);
+}
+
+static bool refused(struct side *side, uint32_t rkey, uint64_t addr, int prot,
+		    int error)
+{
+	struct micdv_window *window;
+
+	errno = 0;
+	window = micdv_map_window(side->ep.qp, addr, rkey, 4096, prot);
+	if (window)
+		micdv_unmap_window(window);
+	return check(!window && errno == error, "%s: %s",
+		     window ? "granted" : "refused", strerror(errno));
+}
+
+static void test_refusals(struct side *side)
+{
+	uint32_t rkey = grant(side, IBV_ACCESS_REMOTE_READ);
+	struct micdv_window *window;
+	struct message msg;
+
+	meet(side);
+	tap_ok(refused(side, rkey, 0, PROT_READ | PROT_WRITE, EACCES),
+	       "no right to write: EACCES");
+	window = map(side, rkey, PROT_READ);
+	tap_ok(window, "but to read");
+	if (window)
+		micdv_unmap_window(window);
+	tap_ok(refused(side, rkey, BYTES, PROT_READ, ERANGE),
+	       "behind its end: ERANGE");
+	tap_ok(refused(side, rkey, 8, PROT_READ, EPERM),
+	       "not whole pages: EPERM");
+	tap_ok(refused(side, rkey ^ 0x100000, 0, PROT_READ, EACCES),
+	       "no such key: EACCES");
+	msg = tell(side, ORDINARY, 0);
+	tap_ok(refused(side, msg.rkey, msg.address.gid.global.interface_id,
+		       PROT_READ, EOPNOTSUPP),
+	       "ordinary memory: EOPNOTSUPP");
+}
+
+/* More often than there are slots, so each is used again. */
+static void test_many(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct micdv_window *window;
+	bool ok = true;
+	int i;
+
+	meet(side);
+	for (i = 0; ok && i < TIMES; i++) {
+		window = map(side, rkey, PROT_READ | PROT_WRITE);
+		ok = check(window, "time %d: %s", i, strerror(errno));
+		if (window)
+			micdv_unmap_window(window);
+	}
+	tap_ok(ok, "mapped %d times", TIMES);
+	ok = true;
+	for (i = 0; ok && i < 20; i++) {
+		rkey = grant(side, ACCESS_ALL);
+		window = map(side, rkey, PROT_READ | PROT_WRITE);
+		ok = check(window, "time %d: %s", i, strerror(errno));
+		if (!window)
+			break;
+		ok = ok && order(side, RENEW, 0);
+		memset(window->addr, 0x77, BYTES);
+		ok = ok && order(side, CHECK, 0);
+		micdv_unmap_window(window);
+	}
+	tap_ok(ok, "memory is new each time it is allocated");
+}
+
+static void test_death(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct micdv_window *window;
+	struct message msg = { .order = DIE };
+	const uint64_t end = deadline();
+
+	meet(side);
+	window = map(side, rkey, PROT_READ | PROT_WRITE);
+	if (!tap_ok(window, "mapped"))
+		return;
+	if (write(side->socket, &msg, sizeof(msg)) != sizeof(msg))
+		bail("the server is gone");
+	while (micdv_window_valid(window) && now_ms() < end) {
+		memset(window->addr, 0x88, BYTES);
+		usleep(1000);
+	}
+	tap_ok(!micdv_window_valid(window), "its process ends: it is over");
+	micdv_unmap_window(window);
+}
+
+static void run_tests(struct side *side)
+{
+	test_requests(side, &side->ordinary);
+	test_mapping(side);
+	test_queue_error(side);
+	test_refusals(side);
+	test_many(side);
+	test_death(side);
+}
+
+static void hold(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	const uint64_t end = deadline();
+	struct micdv_window *window;
+
+	meet(side);
+	window = map(side, rkey, PROT_READ | PROT_WRITE);
+	if (!tap_ok(window, "mapped"))
+		return;
+	fflush(stdout);
+	while (micdv_window_valid(window) && now_ms() < end)
+		memset(window->addr, 0x99, BYTES);
+	tap_ok(!micdv_window_valid(window), "it is over");
+	micdv_unmap_window(window);
+}
+
+static int use(const char *name, const char *address, const char *port,
+	       void (*run)(struct side *side))
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct side side = {};
+
+	at.sin_port = htons(atoi(port));
+	side.socket = socket(AF_INET, SOCK_STREAM, 0);
+	if (inet_pton(AF_INET, address, &at.sin_addr) != 1 ||
+	    connect(side.socket, (struct sockaddr *)&at, sizeof(at)))
+		bail("%s: %s", address, strerror(errno));
+	device_open(&side.dev, name);
+	region_create(&side.ordinary, side.dev.pd, BYTES);
+	run(&side);
+	endpoint_destroy(&side.ep);
+	region_destroy(&side.ordinary);
+	device_close(&side.dev);
+	return tap_end();
+}
+
+int main(int argc, char **argv)
+{
+	const char *name, *peer;
+
+	device_names(&argc, argv, &name, &peer);
+	if (argc == 3 && !strcmp(argv[1], "server"))
+		return serve(name, argv[2]);
+	if (argc == 4 && !strcmp(argv[1], "client"))
+		return use(name, argv[2], argv[3], run_tests);
+	if (argc == 4 && !strcmp(argv[1], "hold"))
+		return use(name, argv[2], argv[3], hold);
+	bail("usage: slice server PORT | client|hold ADDRESS PORT");
+}
