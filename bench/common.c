@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,6 +91,21 @@ void *shared_memory(size_t size)
 
 	if (memory == MAP_FAILED)
 		fail("mmap");
+	return memory;
+}
+
+void *file_memory(const char *path, const char *offset, size_t size)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	void *memory;
+
+	if (fd < 0)
+		fail(path);
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		      (off_t)strtoull(offset, NULL, 0));
+	if (memory == MAP_FAILED)
+		fail(path);
+	close(fd);
 	return memory;
 }
 

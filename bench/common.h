@@ -32,6 +32,9 @@ void report(const char *test, const char *device, size_t size, double value,
 
 void *shared_memory(size_t size);
 
+/* @size bytes at @offset of a file that can be mapped; ends the program if not. */
+void *file_memory(const char *path, const char *offset, size_t size);
+
 /* Run @side in a child; it never returns from it. */
 pid_t start_side(void (*side)(void *), void *argument);
 

@@ -44,7 +44,7 @@ void open_end(struct end *end, const char *name, const char *gid_index,
 		fail("ibv_reg_mr");
 }
 
-static struct ibv_qp *create_qp(struct end *end, int depth)
+struct ibv_qp *create_qp(struct end *end, int depth)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = end->cq,
@@ -71,13 +71,14 @@ static void modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		fail("ibv_modify_qp");
 }
 
-static void connect_qp(struct ibv_qp *qp, const struct end *end,
-		       const struct ibv_qp *peer, const struct end *other)
+void connect_qp(struct ibv_qp *qp, const struct end *end, uint32_t peer,
+		const union ibv_gid *gid)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ,
 	};
 
 	modify(qp, &attr,
@@ -85,14 +86,14 @@ static void connect_qp(struct ibv_qp *qp, const struct end *end,
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = end->mtu,
-		.dest_qp_num = peer->qp_num,
+		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
 		.ah_attr = {
 			.is_global = 1,
 			.port_num = 1,
 			.grh = {
-				.dgid = other->gid,
+				.dgid = *gid,
 				.sgid_index = end->gid_index,
 				.hop_limit = 64,
 			},
@@ -118,8 +119,8 @@ void create_pair(struct end *a, struct end *b, int depth, struct ibv_qp **qp,
 {
 	*qp = create_qp(a, depth);
 	*peer = create_qp(b, depth);
-	connect_qp(*qp, a, *peer, b);
-	connect_qp(*peer, b, *qp, a);
+	connect_qp(*qp, a, (*peer)->qp_num, &b->gid);
+	connect_qp(*peer, b, (*qp)->qp_num, &a->gid);
 }
 
 void post_write(struct ibv_qp *qp, const struct end *from, const struct end *to,

@@ -27,6 +27,11 @@ struct end {
 void open_end(struct end *end, const char *name, const char *gid_index,
 	      size_t bytes, int depth);
 
+/* An RC queue pair, and connecting it with the one called @peer at @gid. */
+struct ibv_qp *create_qp(struct end *end, int depth);
+void connect_qp(struct ibv_qp *qp, const struct end *end, uint32_t peer,
+		const union ibv_gid *gid);
+
 /* Two RC queue pairs of @depth requests, connected with each other. */
 void create_pair(struct end *a, struct end *b, int depth, struct ibv_qp **qp,
 		 struct ibv_qp **peer);

@@ -243,6 +243,12 @@ measure_devices() {
 				lat "$program" "$device" "${sizes[@]}"
 		done
 	done
+}
+
+# measure_many DEVICE...: many objects, and many queue pairs beside each other.
+measure_many() {
+	local device
+
 	for device; do
 		[[ $device = mic || $device = mic-engine ]] || continue
 		[ ${#qps[@]} -eq 0 ] ||
@@ -272,7 +278,9 @@ main() {
 	group "tcp lat" tool tcp lat "${lat_sizes[@]}"
 	group inbox tool inbox 8 64 512
 	measure_devices "$@"
+	measure_many "$@"
 	[ ! -e "$failures" ]
 }
 
-main "$@"
+# bench/nodes.sh sources this.
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

@@ -4,8 +4,11 @@
  * through memory can beat. As in perftest the same two buffers are used over
  * and over, so small sizes come from the cache here as well as there.
  *
- * usage: bench-memcpy SIZE...
+ * usage: bench-memcpy [--into FILE OFFSET] SIZE...
+ *
+ * With --into: from ordinary memory to what the file shows there.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,33 +42,46 @@ static size_t copies_per_batch(char *to, const char *from, size_t size)
 	return times;
 }
 
-static void measure(size_t size)
+static void *buffer(size_t size)
 {
-	char *from = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
-	char *to = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
+	void *memory = aligned_alloc(PAGE, (size + PAGE - 1) / PAGE * PAGE);
+
+	if (!memory)
+		fail("aligned_alloc");
+	return memory;
+}
+
+static void measure(const char *name, char *to, size_t size)
+{
+	char *from = buffer(size);
 	double rate[BATCHES];
 	size_t times;
 	int i;
 
-	if (!from || !to)
-		fail("aligned_alloc");
 	memset(from, 1, size);
 	memset(to, 2, size);
 	times = copies_per_batch(to, from, size);
 	for (i = 0; i < BATCHES; i++)
 		rate[i] = (double)size * times / (1 << 20) /
 			  seconds(to, from, size, times);
-	report("memcpy_bw", "memcpy", size, median(rate, BATCHES), "MiB/s");
+	report("memcpy_bw", name, size, median(rate, BATCHES), "MiB/s");
 	free(from);
-	free(to);
 }
 
 int main(int argc, char **argv)
 {
+	bool into = argc > 3 && !strcmp(argv[1], "--into");
 	int i;
 
 	pin(CLIENT_CPU);
-	for (i = 1; i < argc; i++)
-		measure(parse_size(argv[i]));
+	for (i = into ? 4 : 1; i < argc; i++) {
+		size_t size = parse_size(argv[i]);
+
+		if (into)
+			measure("region", file_memory(argv[2], argv[3], size),
+				size);
+		else
+			measure("memcpy", buffer(size), size);
+	}
 	return 0;
 }

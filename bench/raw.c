@@ -5,10 +5,16 @@
  * it shows whether the machine was busy with something else.
  *
  * usage: bench-raw [MILLISECONDS]
+ *        bench-raw MILLISECONDS ping|pong FILE OFFSET
+ *
+ * In the second form the other side is a process of its own, perhaps of another
+ * machine that shares the file's memory. There are zeros at OFFSET when they
+ * begin; ping measures, pong ends with it.
  */
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common.h"
 
@@ -75,20 +81,16 @@ static void bounce(struct line *line, uint32_t *turn)
 	}
 }
 
-int main(int argc, char **argv)
+/* Measure, with the other side there or on its way. */
+static void measure(struct line *line, uint64_t limit)
 {
-	uint64_t limit = (argc > 1 ? parse_size(argv[1]) : 200) * NSEC_PER_MSEC;
 	double *batches = calloc(MAX_BATCHES, sizeof(*batches));
-	struct line *line = shared_memory(sizeof(*line));
 	uint64_t begin, start, end;
 	uint32_t turn = 0;
 	size_t n = 0;
-	pid_t peer;
 
 	if (!batches)
 		fail("calloc");
-	peer = start_side(answer, line);
-	pin(CLIENT_CPU);
 	bounce(line, &turn);
 	begin = now_ns();
 	start = begin;
@@ -99,8 +101,28 @@ int main(int argc, char **argv)
 		start = end;
 	} while (end - begin < limit && n < MAX_BATCHES);
 	pass(line, STOP);
-	join_side(peer);
 	report("raw", "raw", LINE, median(batches, n) / 1000, "us");
 	free(batches);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t limit = (argc > 1 ? parse_size(argv[1]) : 200) * NSEC_PER_MSEC;
+	struct line *line;
+	pid_t peer;
+
+	if (argc == 5) {
+		line = file_memory(argv[3], argv[4], sizeof(*line));
+		if (strcmp(argv[2], "pong"))
+			measure(line, limit);
+		else
+			answer(line);
+		return 0;
+	}
+	line = shared_memory(sizeof(*line));
+	peer = start_side(answer, line);
+	pin(CLIENT_CPU);
+	measure(line, limit);
+	join_side(peer);
 	return 0;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # ---
-# usage: ./run bench [--quick] [--kernel 6.1|6.12|debug] [--json FILE]
+# usage: ./run bench [--quick] [--nodes 2] [--kernel 6.1|6.12|debug] [--json FILE]
 #
 # Measures in one virtual machine: mic and rxe with perftest, mic also with all
 # requests executed by the kernel (mic-engine) and with a thread that polls send
@@ -10,6 +10,9 @@
 # was measured, and draws build/bench/throughput.svg and build/bench/latency.svg.
 #
 #   --quick         few sizes
+#   --nodes 2       between two machines that share a PCI region: mic, rxe over a
+#                   network of the two, TCP over the region, memcpy into it, and a
+#                   cache line in it; a table, no drawing
 #   --kernel NAME   which kernel to boot (6.1)
 #   --json FILE     the results, one JSON object a line, with the keys
 #                   test, device, size, value, unit
@@ -24,11 +27,11 @@ set -eu
 # shellcheck source=buildlib/common.sh
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
-plan=full json='' kernel=6.1
+plan=full json='' kernel=6.1 nodes=1
 while [ $# -gt 0 ]; do
 	case $1 in
 	--quick) plan=quick ;;
-	--json | --kernel)
+	--json | --kernel | --nodes)
 		need_value "$@"
 		declare "${1#--}=$2"
 		shift
@@ -41,20 +44,35 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
+case $nodes in
+1 | 2) ;;
+*) die "--nodes $nodes: only two nodes are measured" "give 2" ;;
+esac
 if [ -n "$json" ]; then
 	: >"$json" || die "cannot write $json" "give another file after --json"
 fi
 
 out=$BUILD/bench
+command=(bench/measure.sh "$plan" mic mic-engine mic-poll rxe) options=()
+if [ "$nodes" -eq 2 ]; then
+	need_packages qperf iproute2
+	out=$BUILD/bench-nodes
+	command=(bench/nodes.sh "$plan")
+	options=(--nodes 2 --network)
+fi
 need_packages python3
 mkdir -p "$out"
 rm -f "$out"/{results.json,busy,failed,throughput.svg,latency.svg}
 status=0
-"$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" -- \
-	bench/measure.sh "$plan" mic mic-engine mic-poll rxe >&2 || status=$?
+"$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" \
+	"${options[@]}" -- "${command[@]}" >&2 || status=$?
 [ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
 	"read the lines above, and try a command with ./run vm"
 [ -z "$json" ] || cp "$out/results.json" "$json"
+if [ "$nodes" -eq 2 ]; then
+	python3 -B "$TREE/bench/nodes.py" "$out"
+	exit "$status"
+fi
 python3 -B "$TREE/bench/report.py" "$out"
 python3 -B "$TREE/bench/plot.py" "$out"
 exit "$status"

@@ -103,6 +103,21 @@ make_rxe() {
 	done
 }
 
+# make_rxe_node: in a node of two with --network: rxe0 on its network card,
+# 10.78.0.1 on node 0 and so on.
+make_rxe_node() {
+	local own=$((MIC_NODE + 1)) path dev
+
+	modprobe -a virtio_net rdma_rxe || return
+	path=$(grep -l "^02:00:00:00:78:0$own$" /sys/class/net/*/address) ||
+		return
+	dev=$(basename "$(dirname "$path")")
+	ip address add "10.78.0.$own/24" dev "$dev" || return
+	ip link set "$dev" mtu 9000 up
+	rdma link add rxe0 type rxe netdev "$dev" || return
+	wait_active rxe0
+}
+
 delete_rxe() {
 	delete_links 'rxe*'
 	delete_veth_pair rxe 78

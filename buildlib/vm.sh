@@ -15,6 +15,8 @@
 #                             processor and 2G unless told otherwise
 #   --region BYTES            the region's size, a power of two (256M)
 #   --no-doorbell             the region comes without interrupts
+#   --network                 two nodes have a network card each, with a cable
+#                             between them; see make_rxe_node
 #   --timeout SECONDS         end the VM after so long (600; a shell: never)
 #   --out DIR                 the folder that COMMAND can leave results in
 #   --verdict FILE            where to put what was wrong, in words for a script
@@ -57,7 +59,7 @@ set -eu
 . "$TREE/buildlib/vm/judge.sh"
 
 kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
-nodes=1 region=256M doorbell=1
+nodes=1 region=256M doorbell=1 network=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
@@ -69,6 +71,7 @@ while [ $# -gt 0 ]; do
 	--no-modules) modules='' ;;
 	--no-build) build='' ;;
 	--no-doorbell) doorbell='' ;;
+	--network) network=1 ;;
 	-h | --help)
 		show_help
 		exit 0

@@ -11,6 +11,8 @@ check_nodes() {
 	[1-8]) ;;
 	*) die "--nodes $nodes is no number of nodes" "give 1 to 8" ;;
 	esac
+	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
+		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ "$nodes" -eq 1 ]; then
 		mem=${mem:-4G} cpus=${cpus:-2}
 	else
@@ -22,6 +24,10 @@ check_nodes() {
 node_words() {
 	words+=(-chardev "socket,id=rig,path=$sockets/port-$1"
 		-device "virtserialport,chardev=rig,name=rig")
+	if [ -n "$network" ]; then
+		words+=(-netdev "dgram,id=net,local.type=unix,local.path=$sockets/net-$1,remote.type=unix,remote.path=$sockets/net-$((1 - $1))"
+			-device "virtio-net-pci,netdev=net,mac=02:00:00:00:78:0$(($1 + 1)),romfile=")
+	fi
 	if [ -n "$doorbell" ]; then
 		words+=(-chardev "socket,id=region,path=$sockets/ivshmem"
 			-device "ivshmem-doorbell,vectors=8,chardev=region")

@@ -1,0 +1,191 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# usage: nodes.sh full|quick
+#
+# In node 0 of two machines with a network between them: measure mic over the
+# shared region, rxe over the network, TCP over micnet (tcp), and what the region
+# can do at all: memcpy into it (region), and a cache line in it that a process of
+# each machine bounces (raw); and writing into device memory of the other machine,
+# which the client does itself (slice_write). Results and attempts are as in measure.sh. The
+# devices of the results: mic, rxe, tcp, memcpy, region, raw.
+# shellcheck disable=SC2317 # What measure.sh calls is here.
+set -u
+
+# shellcheck source=bench/measure.sh
+. "$MIC_TREE/bench/measure.sh"
+
+REGION=$MIC_TREE/tests/fabric/region.py
+declare -A address=([mic]=10.80.0.2 [rxe]=10.78.0.2)
+
+plan_nodes() {
+	"plan_$1"
+	bw_sizes=(8 4096 65536 1048576)
+	lat_sizes=(8 4096)
+	attempts=2
+}
+
+# A part of the region that nobody uses: the slice of the last node there could be.
+find_slice() {
+	local nodes slices size
+
+	region_file=$("$REGION" path)
+	nodes=$("$REGION" peek 12 4)
+	slices=$("$REGION" peek 56 8)
+	size=$("$REGION" peek 64 8)
+	slice=$((slices + (nodes - 1) * size))
+}
+
+# measure_raw: with the other side on node 1.
+measure_raw() {
+	local line pong
+
+	"$REGION" poke "$slice" 4 0
+	"$MIC_TREE/run" on 1 "$bin/bench-raw" 1 pong "$region_file" "$slice" &
+	pong=$!
+	line=$("$bin/bench-raw" 100 ping "$region_file" "$slice")
+	wait "$pong"
+	echo "$line" >>"$results"
+	raw=${line#*'"value": '}
+	printf -v raw %.3g "${raw%%,*}"
+	if [ -z "$best_raw" ] || is_less "$raw" "$best_raw"; then
+		best_raw=$raw
+	fi
+}
+
+listens() {
+	"$MIC_TREE/run" on 1 ss -Hltn "sport = :$1" | grep -q .
+}
+
+# await PORT: somebody on node 1 listens there.
+await() {
+	local i
+
+	for ((i = 0; i < 60; i++)); do
+		! listens "$1" || return 0
+		sleep 0.2
+	done
+	return 1
+}
+
+# perftest PROGRAM DEVICE ARGUMENT...: with the server on node 1.
+perftest() {
+	local program=$1 device=$2 server client gid
+
+	shift 2
+	perftest_port=$((perftest_port + 1))
+	gid=$(gid_index "${device}0") || return
+	"$MIC_TREE/run" on 1 timeout -k 5 90 "$program" -F -d "${device}0" \
+		-x "$gid" -p "$perftest_port" "$@" \
+		>"$perftest_log/server" 2>&1 </dev/null &
+	server=$!
+	if ! await "$perftest_port"; then
+		kill "$server" 2>/dev/null
+		wait "$server"
+		echo "the server did not start to listen" >"$perftest_log/client"
+		return 1
+	fi
+	timeout -k 5 60 "$program" -F -d "${device}0" -x "$gid" \
+		-p "$perftest_port" "$@" "${address[$device]}" \
+		>"$perftest_log/client" 2>&1 </dev/null &
+	client=$!
+	wait_both "$server" "$client"
+}
+
+# tcp TEST SIZE...: by qperf over micnet, in MiB/s or microseconds.
+tcp() {
+	local test=$1 size value unit=MiB/s key=bw
+
+	shift
+	[ "$test" = tcp_bw ] || unit=us key=latency
+	for size; do
+		value=$(timeout 60 qperf -u -t 1 -m "$size" "${address[mic]}" \
+			"$test" | awk -v key="$key" '$1 == key { print $3, $4 }')
+		value=$(tcp_value "$value")
+		result "$test" tcp "$size" "$value" "$unit"
+		[ "$value" != null ] || failed "$test $size" "qperf: no figure"
+	done
+}
+
+# tcp_value "NUMBER UNIT": in bytes/s or seconds, as a result has it.
+tcp_value() {
+	awk -v text="$1" 'BEGIN {
+		gsub(",", "", text)
+		if (split(text, part, " ") < 2) { print "null"; exit }
+		scale["bytes/sec"] = 1 / 1048576
+		scale["sec"] = 1e6
+		if (!(part[2] in scale)) { print "null"; exit }
+		print part[1] * scale[part[2]]
+	}'
+}
+
+measure_tcp() {
+	"$MIC_TREE/run" on 1 timeout 300 qperf >/dev/null 2>&1 &
+	await 19765 || {
+		failed tcp "qperf does not listen"
+		return
+	}
+	group "tcp bw" tcp tcp_bw "${bw_sizes[@]}"
+	group "tcp lat" tcp tcp_lat "${lat_sizes[@]}"
+	kill "$!"
+}
+
+# slices WHAT SIZE...: writing into device memory of node 1.
+slices() {
+	local what=$1 gid server status
+
+	shift
+	gid=$(gid_index mic0) || return
+	perftest_port=$((perftest_port + 1))
+	"$MIC_TREE/run" on 1 timeout -k 5 120 "$bin/bench-slice" mic0 "$gid" \
+		server "$perftest_port" &
+	server=$!
+	await "$perftest_port" || {
+		failed "slice $what" "the server does not listen"
+		return
+	}
+	tool slice mic0 "$gid" client "${address[mic]}" "$perftest_port" \
+		"$what" "$@"
+	status=0
+	wait "$server" || status=$?
+	[ "$status" -eq 0 ] || failed "slice $what" "the server: $status"
+}
+
+# On both nodes.
+prepare() {
+	local i
+
+	find_slice || return
+	for i in 0 1; do
+		if [ "$i" -eq 0 ]; then
+			make_rxe_node || return
+		else
+			"$MIC_TREE/run" on "$i" bash -c \
+				'. buildlib/guest.sh && make_rxe_node' || return
+		fi
+	done
+	for i in "${address[@]}"; do
+		ping -q -c 1 -w 30 "$i" || return
+	done
+}
+
+nodes_main() {
+	local i
+
+	plan_nodes "$1"
+	: >"$results"
+	rm -f "$failures" "$busy"
+	prepare || return
+	for i in 1 2 3; do
+		measure_raw
+	done
+	echo "raw ping-pong through the region: $best_raw us one way"
+	group memcpy tool memcpy "${bw_sizes[@]}"
+	group region tool memcpy --into "$region_file" "$slice" "${bw_sizes[@]}"
+	group "slice bw" slices bw "${bw_sizes[@]}"
+	group "slice lat" slices lat "${lat_sizes[@]}"
+	measure_devices mic rxe
+	measure_tcp
+	[ ! -e "$failures" ]
+}
+
+nodes_main "$1"

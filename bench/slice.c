@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * RDMA WRITE into device memory of another machine that shares a region with this
+ * one: what the initiator copies itself.
+ *
+ * usage: bench-slice DEVICE GID-INDEX server PORT
+ *        bench-slice DEVICE GID-INDEX client ADDRESS PORT bw|lat SIZE...
+ *
+ * lat: each side writes into the other's memory and looks at its own.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ends.h"
+
+enum {
+	BYTES = 4 << 20,
+	DEPTH = 16,
+	MSEC = 300,
+	WARM_UP = 200,
+	MAX_ROUNDS = 20000,
+};
+
+/* What the two tell each other before they begin. */
+struct hello {
+	union ibv_gid gid;
+	uint32_t qpn;
+	uint32_t rkey;
+};
+
+struct side {
+	int socket;
+	struct end end;
+	struct ibv_qp *qp;
+	struct ibv_dm *dm;
+	struct ibv_mr *dm_mr;
+	uint32_t rkey; /* of the other's */
+};
+
+static void open_side(struct side *side, const char *name, const char *index)
+{
+	struct ibv_alloc_dm_attr attr = { .length = BYTES };
+
+	open_end(&side->end, name, index, BYTES, DEPTH);
+	side->dm = ibv_alloc_dm(side->end.context, &attr);
+	if (!side->dm)
+		fail("ibv_alloc_dm");
+	side->dm_mr = ibv_reg_dm_mr(
+		side->end.pd, side->dm, 0, BYTES,
+		IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
+			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	if (!side->dm_mr)
+		fail("ibv_reg_dm_mr");
+	side->qp = create_qp(&side->end, DEPTH);
+}
+
+static void exchange(struct side *side, void *out, void *in, size_t length)
+{
+	if (write(side->socket, out, length) != (ssize_t)length ||
+	    recv(side->socket, in, length, MSG_WAITALL) != (ssize_t)length)
+		fail("the other side");
+}
+
+static void meet(struct side *side)
+{
+	struct hello own = {
+		.gid = side->end.gid,
+		.qpn = side->qp->qp_num,
+		.rkey = side->dm_mr->rkey,
+	};
+	struct hello other;
+	char done = 0;
+
+	exchange(side, &own, &other, sizeof(own));
+	connect_qp(side->qp, &side->end, other.qpn, &other.gid);
+	side->rkey = other.rkey;
+	exchange(side, &done, &done, 1);
+}
+
+static void write_there(struct side *side, uint32_t bytes)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)side->end.buffer,
+		.length = bytes,
+		.lkey = side->end.mr->lkey,
+	};
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma.rkey = side->rkey,
+	};
+
+	errno = ibv_post_send(side->qp, &wr, &bad);
+	if (errno)
+		fail("ibv_post_send");
+}
+
+static void take(struct side *side, int count)
+{
+	struct ibv_wc wc[DEPTH];
+
+	while (count > 0)
+		count -= poll_writes(&side->end, wc, count);
+}
+
+/* Writes of the whole, as many at a time as fit. */
+static double bandwidth(struct side *side, size_t size)
+{
+	uint64_t begin = now_ns(), bytes = 0;
+	int i;
+
+	do {
+		for (i = 0; i < DEPTH; i++)
+			write_there(side, size);
+		take(side, DEPTH);
+		bytes += DEPTH * size;
+	} while (now_ns() - begin < MSEC * NSEC_PER_MSEC);
+	return (double)bytes * NSEC_PER_SEC / (now_ns() - begin) / (1 << 20);
+}
+
+/* The last 8 bytes are the turn. */
+static void put_turn(struct side *side, size_t size, uint64_t turn)
+{
+	memcpy(side->end.buffer + size - 8, &turn, 8);
+	write_there(side, size);
+	take(side, 1);
+}
+
+static void await_turn(struct side *side, size_t size, uint64_t turn)
+{
+	uint64_t now;
+
+	do {
+		if (ibv_memcpy_from_dm(&now, side->dm, size - 8, 8))
+			fail("ibv_memcpy_from_dm");
+	} while (now != turn);
+}
+
+static double latency(struct side *side, size_t size)
+{
+	static double round[MAX_ROUNDS];
+	uint64_t turn, begin, end;
+
+	for (turn = 1; turn <= WARM_UP + MAX_ROUNDS; turn++) {
+		begin = now_ns();
+		put_turn(side, size, turn);
+		await_turn(side, size, turn);
+		end = now_ns();
+		if (turn > WARM_UP)
+			round[turn - WARM_UP - 1] = (end - begin) / 2000.0;
+	}
+	return median(round, MAX_ROUNDS);
+}
+
+/* The other side of latency(). */
+static void answer(struct side *side, size_t size)
+{
+	uint64_t turn;
+
+	for (turn = 1; turn <= WARM_UP + MAX_ROUNDS; turn++) {
+		await_turn(side, size, turn);
+		put_turn(side, size, turn);
+	}
+}
+
+/* What is measured next: 0 bytes if nothing. */
+struct job {
+	uint64_t size;
+	uint64_t is_lat;
+};
+
+static void serve(struct side *side)
+{
+	char zero[8] = {};
+	struct job job;
+
+	while (recv(side->socket, &job, sizeof(job), MSG_WAITALL) ==
+		       sizeof(job) &&
+	       job.size) {
+		if (ibv_memcpy_to_dm(side->dm, job.size - 8, zero, 8))
+			fail("ibv_memcpy_to_dm");
+		if (write(side->socket, &job, sizeof(job)) != sizeof(job))
+			fail("the client");
+		if (job.is_lat)
+			answer(side, job.size);
+	}
+}
+
+static void measure(struct side *side, const char *what, const char *text)
+{
+	struct job job = { .size = parse_size(text), .is_lat = *what == 'l' };
+	char zero[8] = {};
+
+	if (job.size < 8 || job.size > BYTES)
+		fail("a size from 8 to 4 MiB");
+	if (ibv_memcpy_to_dm(side->dm, job.size - 8, zero, 8))
+		fail("ibv_memcpy_to_dm");
+	exchange(side, &job, &job, sizeof(job));
+	if (job.is_lat)
+		report("slice_write_lat", "mic", job.size,
+		       latency(side, job.size), "us");
+	else
+		report("slice_write_bw", "mic", job.size,
+		       bandwidth(side, job.size), "MiB/s");
+}
+
+static int accept_one(const char *port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	at.sin_port = htons(atoi(port));
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(listener, 1))
+		fail("listen");
+	return accept(listener, NULL, NULL);
+}
+
+static int connect_to(const char *address, const char *port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	at.sin_port = htons(atoi(port));
+	if (inet_pton(AF_INET, address, &at.sin_addr) != 1 ||
+	    connect(fd, (struct sockaddr *)&at, sizeof(at)))
+		fail(address);
+	return fd;
+}
+
+int main(int argc, char **argv)
+{
+	struct side side = {};
+	int i;
+
+	errno = EINVAL;
+	if (argc == 5 && !strcmp(argv[3], "server"))
+		side.socket = accept_one(argv[4]);
+	else if (argc > 7 && !strcmp(argv[3], "client"))
+		side.socket = connect_to(argv[4], argv[5]);
+	else
+		fail("arguments");
+	open_side(&side, argv[1], argv[2]);
+	meet(&side);
+	if (argc == 5) {
+		serve(&side);
+		return 0;
+	}
+	for (i = 7; i < argc; i++)
+		measure(&side, argv[6], argv[i]);
+	return 0;
+}
