@@ -254,10 +254,11 @@ struct mic_share {
  * @copied: a copy to the memory of an operation has ended
  *
  * @share_work: looks at @granted and @leased
- * @share_lock: protects @share, @nshares and what is written to @granted
+ * @share_lock: protects @share, @nshares, @silent and what is written to @granted
  * @granted: table of what the other node may map; NULL if there are no slices
  * @share: what is behind it
  * @nshares: how many are in use
+ * @silent: the other node has not acknowledged a grant in time
  * @leased: table of what the other node lets this one map
  * @lease: what is behind it, under mic_lease_lock
  * @nleases: how many there are, likewise
@@ -328,6 +329,7 @@ struct mic_path {
 	struct mic_region_map *granted;
 	struct mic_share *share;
 	u32 nshares;
+	bool silent;
 	struct mic_region_map *leased;
 	struct mic_lease *lease[MIC_MAP_SLOTS];
 	u32 nleases;

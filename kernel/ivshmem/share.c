@@ -123,6 +123,7 @@ int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
 		share->piece = grant->piece;
 		refcount_inc(&grant->piece->ref);
 		path->nshares++;
+		path->silent = false;
 		grant->revoke = mic_share_revoke;
 		grant->priv = path;
 		grant->slot = slot;
@@ -144,12 +145,14 @@ static bool mic_share_is_over(const struct mic_path *path, u32 slot)
 	       READ_ONCE(path->entry->owner) != share->owner;
 }
 
-/* A node that is silent for so long has to take care of itself. */
-static bool mic_share_is_overdue(const struct mic_share *share)
+/* A node that is silent for so long is not waited for, and then for no grant. */
+static bool mic_share_is_overdue(const struct mic_path *path,
+				 const struct mic_share *share)
 {
-	return share->revoked &&
-	       time_after(jiffies, share->since +
-				   msecs_to_jiffies(mic_dead_ms));
+	return share->revoked && share->grant &&
+	       (path->silent ||
+		time_after(jiffies, share->since +
+				    msecs_to_jiffies(mic_dead_ms)));
 }
 
 /* What became of one grant. */
@@ -168,10 +171,12 @@ static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 			mic_share_recall(path, slot);
 		*share = (struct mic_share) { .gen = was.gen };
 		path->nshares--;
+		path->silent = false;
 	} else if (!share->revoked && !READ_ONCE(path->up)) {
 		mic_share_recall(path, slot);
-	} else if (mic_share_is_overdue(share)) {
+	} else if (mic_share_is_overdue(path, share)) {
 		/* its holder waits no longer, the pages do */
+		path->silent = true;
 		ended = share->grant;
 		share->grant = NULL;
 	}
