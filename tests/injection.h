@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Verbs whose allocations and copies fail, one after the other.
+ */
+#ifndef TESTS_INJECTION_H
+#define TESTS_INJECTION_H
+
+#include "setup.h"
+
+/* Creating returns an object or NULL with errno; undoing 0, or it failed. */
+struct verb {
+	const char *name;
+	void *(*create)(void);
+	int (*destroy)(void *object);
+};
+
+/* What verbs need that are tried here. */
+struct bench {
+	struct setup *setup;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_dm *dm;
+	struct ibv_xrcd *xrcd;
+	struct endpoint ud;
+	struct endpoint a;
+	struct endpoint b;
+};
+
+extern struct bench bench;
+
+/* For verbs without an object: a pointer stands for success. */
+void *done(int error);
+int nothing(void *object);
+
+/* Those of injection_qps.c and of injection_memory.c; the last has no name. */
+extern const struct verb qp_verbs[], memory_verbs[];
+
+/* What both need, before anything fails, and afterwards. */
+void qp_verbs_open(void);
+void qp_verbs_close(void);
+void memory_verbs_open(void);
+void memory_verbs_close(void);
+
+#endif /* TESTS_INJECTION_H */
