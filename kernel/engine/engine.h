@@ -70,6 +70,7 @@ void mic_req_forget_node(struct mic_qp *qp);
 /* The flag, after what it stands for, and whoever waits for it. */
 static inline void mic_answer(bool *answered)
 {
+	/* the answer before the flag, pairs with who acquires it */
 	smp_store_release(answered, true);
 	smp_mb();	/* before the look at who waits, which has no barrier */
 	wake_up_var(answered);
