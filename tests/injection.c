@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/mic-abi.h>
 
 #include "injection.h"
 #include "setup.h"
@@ -70,50 +68,9 @@ static unsigned int open_files(void)
 
 /* --- verbs: each returns an object or NULL, and there is one to undo it ------- */
 
-/*
- * A context as write() makes it, in place of ibv_open_device(): that comes by
- * ioctl(), and on failure ib_core of 6.1 frees the context and forgets the task
- * that it had counted (UVERBS_METHOD_GET_CONTEXT).
- */
-struct context {
-	int fd;
-	struct ib_uverbs_get_context_resp resp;
-	struct mic_alloc_ucontext_resp own;
-};
-
-static void *get_context(void)
+static void *open_device(void)
 {
-	static struct context context;
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_get_context cmd;
-	} request = {
-		.hdr = { .command = IB_USER_VERBS_CMD_GET_CONTEXT,
-			 .in_words = sizeof(request) / 4,
-			 .out_words =
-				 (sizeof(context.resp) + sizeof(context.own)) /
-				 4 },
-		.cmd = { .response = (uintptr_t)&context.resp },
-	};
-	char path[128];
-
-	snprintf(path, sizeof(path), "/dev/infiniband/%s",
-		 bench.ctx->device->dev_name);
-	context.fd = open(path, O_RDWR | O_CLOEXEC);
-	if (context.fd < 0)
-		return NULL;
-	if (write(context.fd, &request, sizeof(request)) == sizeof(request))
-		return &context;
-	close(context.fd);
-	return NULL;
-}
-
-static int put_context(void *object)
-{
-	struct context *context = object;
-
-	return close(context->own.doorbell_fd) |
-	       close((int)context->resp.async_fd) | close(context->fd);
+	return device_open_context(bench.setup->a_dev.name);
 }
 
 static int close_device(void *ctx)
@@ -410,7 +367,7 @@ static void *query_qp(void)
  * memory left.
  */
 static const struct verb verbs[] = {
-	{ "get_context", get_context, put_context },
+	{ "ibv_open_device", open_device, close_device },
 	{ "ibv_import_device", import_device, close_device },
 	{ "ibv_alloc_pd", alloc_pd, dealloc_pd },
 	{ "ibv_reg_mr", reg_mr, dereg_mr },
