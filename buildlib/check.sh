@@ -60,7 +60,7 @@ run_check() {
 		failures+=("$name")
 	fi
 	printf '%-4s %s (%d s)\n' $status "$name" $((SECONDS - start))
-	[ $status = ok ] || head -n 60 "$log" | sed 's/^/     | /'
+	[ $status = ok ] || tail -n 60 "$log" | sed 's/^/     | /'
 }
 
 need_packages git shellcheck clang clang-format clang-tidy cppcheck sparse \
