@@ -8,7 +8,7 @@ sum_requests() {
 	awk '{ for (i = 1; i < NF; i++)
 			if ($i ~ /^(sends|(rdma|direct)_(writes|reads)|sent_pkts)$/)
 				sum += $(i + 1) }
-		END { print sum + 0 }'
+		END { printf "%.0f\n", sum }'
 }
 
 # requests DEVICE: how many its queue pairs have carried out.
