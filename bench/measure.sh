@@ -81,17 +81,19 @@ is_less() {
 	awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
 }
 
-# measure_raw: half a round trip in microseconds, in $raw
-measure_raw() {
-	local line
-
-	line=$("$bin/bench-raw" 100)
-	echo "$line" >>"$results"
-	raw=${line#*'"value": '}
+# record_raw LINE: the result that bench-raw printed; its value is in $raw then.
+record_raw() {
+	echo "$1" >>"$results"
+	raw=${1#*'"value": '}
 	printf -v raw %.3g "${raw%%,*}"
 	if [ -z "$best_raw" ] || is_less "$raw" "$best_raw"; then
 		best_raw=$raw
 	fi
+}
+
+# measure_raw: half a round trip in microseconds, in $raw
+measure_raw() {
+	record_raw "$("$bin/bench-raw" 100)"
 }
 
 # is_quiet RAW...: none is more than twice the best of this boot

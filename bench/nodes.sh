@@ -44,12 +44,7 @@ measure_raw() {
 	pong=$!
 	line=$("$bin/bench-raw" 100 ping "$region_file" "$slice")
 	wait "$pong"
-	echo "$line" >>"$results"
-	raw=${line#*'"value": '}
-	printf -v raw %.3g "${raw%%,*}"
-	if [ -z "$best_raw" ] || is_less "$raw" "$best_raw"; then
-		best_raw=$raw
-	fi
+	record_raw "$line"
 }
 
 listens() {

@@ -265,7 +265,7 @@ def worker(without):
 
 
 def timer(without):
-    """Somebody else kicks: a timer, or modify_qp of another kind."""
+    """Somebody else kicks."""
     p = Program()
     p.rest("top")
     p.atomic(take("timer", lambda n: n - 1))
@@ -274,16 +274,34 @@ def timer(without):
     return p.finish()
 
 
+def poll_no_more(memory, registers):
+    """mic_poll_del(): whether it was polled."""
+    registers = registers[:NUMBER] + (memory[INDEX["listed"]],)
+    return change(listed=0, polled=0)(memory, registers)
+
+
 def modifier(without):
-    """modify_qp: ends the polling under the engine's lock."""
+    """modify_qp: ends the polling under the engine's lock, and has the engine
+    run if the queue was polled, has requests or was kicked meanwhile."""
     p = Program()
     p.rest("top")
     p.atomic(wait_lock)
-    p.atomic(change(listed=0, polled=0))
+    p.atomic(poll_no_more)
+    if "kick of what was polled" not in without:
+        p.jump("news", lambda r: r[NUMBER])
+    p.own(B, "consumer")
+    p.load(A, "producer")
+    p.jump("unlock", lambda r: r[A] == r[B])
+    p.label("news")
+    p.atomic(change(pending=1))
+    p.label("unlock")
     p.store("lock", 0)
-    if "kick after modify" not in without:
-        p.atomic(change(queued=1))
     p.fence()
+    if "look after modify" not in without:
+        p.load(A, "pending")
+        p.jump("end", lambda r: not r[A])
+        p.atomic(change(queued=1))
+    p.label("end")
     p.rest("done")
     p.atomic(lambda memory, registers: None)
     return p.finish()
@@ -422,7 +440,8 @@ MUTANTS = (
     ("idle", (poller,)),
     ("kick when dozing", (poller,)),
     ("flag before kick", (poller,)),
-    ("kick after modify", (poller, worker, modifier)),
+    ("kick of what was polled", (poller, modifier)),
+    ("look after modify", (poller, modifier)),
 )
 
 # Who takes part, and how many requests are posted.

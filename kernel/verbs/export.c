@@ -29,6 +29,7 @@ static void mic_export_unlink(struct mic_export *exp)
 	list_del(&exp->mkey_entry);
 	WRITE_ONCE(qp->ngrants, qp->ngrants - 1);
 	WRITE_ONCE(mkey->ngrants, mkey->ngrants - 1);
+	smp_mb();	/* before the look at who waits, which has no barrier */
 	wake_up_var(&qp->ngrants);
 	wake_up_var(&mkey->ngrants);
 }

@@ -364,15 +364,9 @@ static int mic_import_find_node(struct mic_import_target *t, u32 *qpn)
 	return t->node ? 0 : -ENOTCONN;
 }
 
-/* Of this kernel. */
-static int mic_import_find_peer(struct mic_import_target *t)
+/* Of this kernel; on failure the reference to the node is dropped. */
+static int mic_import_get_peer(struct mic_import_target *t, u32 qpn)
 {
-	u32 qpn;
-	int err;
-
-	err = mic_import_find_node(t, &qpn);
-	if (err)
-		return err;
 	if (t->node->ops->submit != mic_resp_submit) {
 		mic_node_put(t->node);
 		return -EOPNOTSUPP;
@@ -409,8 +403,9 @@ struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey, struct mm_struct **mm)
 	struct mic_import_target t = { .qp = qp };
 	struct pid *pid = NULL;
 	const struct mic_mr *mr;
+	u32 qpn;
 
-	if (mic_import_find_peer(&t))
+	if (mic_import_find_node(&t, &qpn) || mic_import_get_peer(&t, qpn))
 		return NULL;
 	t.mkey = mic_mkey_get_remote(t.peer->dev, rkey);
 	if (!t.mkey)
@@ -448,8 +443,7 @@ static int mic_import_from_peer(struct mic_import *imp,
 		mic_node_put(t->node);
 		return err;
 	}
-	mic_node_put(t->node);
-	err = mic_import_find_peer(t);
+	err = mic_import_get_peer(t, qpn);
 	if (err)
 		return err;
 	err = t->peer->user ? mic_import_try(imp, t, req, trusted_mm) :
