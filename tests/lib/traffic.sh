@@ -106,3 +106,27 @@ slab_growth() {
 	join "$1" "$2" | awk -v limit="$3" '$3 - $2 > limit {
 		print $1, "grew from", $2, "to", $3 }'
 }
+
+# slabs_stay LIMIT COMMAND...: no kernel memory is left by what was done since
+# the snapshot in $SCRATCH/before was taken, and is done again by COMMAND. A leak
+# shows each time, a cache that a running system lets grow once does not: only one
+# that grows by more than LIMIT in each of three goes counts.
+slabs_stay() {
+	local limit=$1 go grown
+
+	shift
+	for go in 1 2 3; do
+		[ "$go" -eq 1 ] || "$@" || return 1
+		slab_snapshot "$SCRATCH/after"
+		slab_growth "$SCRATCH/before" "$SCRATCH/after" "$limit" \
+			>"$SCRATCH/growth"
+		grown=$(cut -d ' ' -f 1 "$SCRATCH/growth")
+		[ "$go" -eq 1 ] ||
+			grown=$(grep -Fxf "$SCRATCH/grown" <<<"$grown")
+		[ -n "$grown" ] || return 0
+		sed "s/^/go $go: /" "$SCRATCH/growth"
+		echo "$grown" >"$SCRATCH/grown"
+		mv "$SCRATCH/after" "$SCRATCH/before"
+	done
+	return 1
+}
