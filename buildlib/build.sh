@@ -3,8 +3,9 @@
 # ---
 # usage: ./run build [--kernel 6.1|6.12|debug] [--sparse]
 #
-# Builds the kernel modules for a kernel (6.1) into build/kmod-KERNEL, and
-# the provider, the tests and the tools into build/user.
+# Builds the kernel modules for a kernel (6.1) into build/kmod-KERNEL, those that
+# only tests load into build/kmod-tests-KERNEL, and the provider, the tests and the
+# tools into build/user.
 #
 #   --sparse   then check the modules with sparse (./run check modules)
 # ---
@@ -34,15 +35,15 @@ while [ $# -gt 0 ]; do
 done
 
 # The modules are built in a copy, so that one tree serves several kernels.
+# build_modules FOLDER COPY LABEL
 build_modules() {
-	local dir=$BUILD/kmod-$kernel
+	local dir=$BUILD/$2
 
 	mkdir -p "$dir"
 	rsync -a --delete --filter='P *.o' --filter='P *.ko' --filter='P .*' \
 		--filter='P *.mod*' --filter='P Module.symvers' \
-		--filter='P modules.order' "$TREE/kernel/" "$dir/"
-	step "kernel modules for $KREL" make -C "$KDIR" M="$dir" \
-		-j "$(nproc)" modules
+		--filter='P modules.order' "$TREE/$1/" "$dir/"
+	step "$3 for $KREL" make -C "$KDIR" M="$dir" -j "$(nproc)" modules
 }
 
 build_user() {
@@ -61,7 +62,8 @@ flock -n 9 || {
 	say "another build is running here; waiting for it"
 	flock 9
 }
-build_modules
+build_modules kernel "kmod-$kernel" "kernel modules"
+build_modules tests/kernel "kmod-tests-$kernel" "modules of tests"
 build_user
 flock -u 9
 [ -z "$sparse" ] || "$TREE/buildlib/check.sh" modules

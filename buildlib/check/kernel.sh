@@ -3,6 +3,7 @@
 # The checks of ./run check that use the kernel's own tools.
 
 KERNEL_TOOLS=$CACHE/kernel-tools
+KERNEL_SOURCES=('kernel/*.[ch]' 'tests/kernel/*.[ch]')
 
 # checkpatch's types that do not fit here:
 #   this is not the kernel's tree: FILE_PATH_CHANGES
@@ -60,7 +61,7 @@ check_checkpatch() {
 	local kernel_files user_files status=0
 
 	need_kernel_tools || return
-	mapfile -t kernel_files < <(tree_files 'kernel/*.[ch]')
+	mapfile -t kernel_files < <(tree_files "${KERNEL_SOURCES[@]}")
 	mapfile -t user_files < <(user_sources)
 	run_checkpatch "$CHECKPATCH_IGNORE" "${kernel_files[@]}" || status=1
 	run_checkpatch "$CHECKPATCH_IGNORE_USER" "${user_files[@]}" || status=1
@@ -71,21 +72,26 @@ check_kernel_doc() {
 	local files
 
 	need_kernel_tools || return
-	mapfile -t files < <(tree_files 'kernel/*.[ch]')
+	mapfile -t files < <(tree_files "${KERNEL_SOURCES[@]}")
 	[ ${#files[@]} -eq 0 ] ||
 		perl "$KERNEL_TOOLS/kernel-doc" -none -Werror "${files[@]}"
 }
 
-# A copy of its own, so that the build that the VM uses stays as it is.
-check_modules() {
-	local dir=$BUILD/check-kmod output status=0
+# check_modules_in FOLDER: in a copy of its own, so that the build that the VM uses
+# stays as it is.
+check_modules_in() {
+	local dir=$BUILD/check-kmod/$1 output status=0
 
 	mkdir -p "$dir"
-	rsync -a --delete "$TREE/kernel/" "$dir/"
+	rsync -a --delete "$TREE/$1/" "$dir/"
 	output=$(make -C "$KDIR" M="$dir" -j "$(nproc)" W=1 C=2 \
 		KCFLAGS=-Werror modules 2>&1) || status=1
 	# sparse only warns; what it says of the kernel's headers is not ours.
 	! grep -E "^$dir/.*(warning|error):" <<<"$output" || status=1
 	[ $status -eq 0 ] || grep -v -E '^ +(CC|LD|CHECK|MODPOST)' <<<"$output"
 	return $status
+}
+
+check_modules() {
+	check_modules_in kernel && check_modules_in tests/kernel
 }

@@ -3,7 +3,7 @@
 # The checks of ./run check on user-space code.
 
 user_sources() {
-	tree_files '*.c' '*.h' | grep -v '^kernel/' |
+	tree_files '*.c' '*.h' | grep -v -E '^(tests/)?kernel/' |
 		grep -v '^buildlib/tests/'
 }
 
