@@ -9,6 +9,7 @@
 #ifndef MIC_DIRECT_H
 #define MIC_DIRECT_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <infiniband/verbs.h>
@@ -21,25 +22,38 @@ struct mic_keys;
 struct mic_qp;
 struct mic_send_wqe;
 
-/* What is known of an rkey: a window, or that there is none. */
+enum {
+	MIC_CACHE_LINE = 64,
+	/* Keys that a queue pair has room for; most have one or two. */
+	MIC_DIRECT_FIRST = 4,
+};
+
+/* What is known of an rkey: a window, or that there is none. In one cache line. */
 struct mic_direct_entry {
 	uint32_t rkey;
 	uint32_t retry; /* no window: uses to go until the kernel is asked */
 	struct mic_window window; /* access is 0 if there is none */
-};
+} __attribute__((aligned(MIC_CACHE_LINE)));
 
-/* Of a queue pair, under the lock of its send queue. */
+static_assert(sizeof(struct mic_direct_entry) == MIC_CACHE_LINE,
+	      "a look at a key is a look at one line");
+
+/*
+ * Of a queue pair, under the lock of its send queue. Before @path is what each
+ * request needs.
+ */
 struct mic_direct {
-	bool on;
-	bool simple; /* requests of one piece need no further thought */
-	enum micdv_path path;
-	uint32_t random;
+	bool on __attribute__((aligned(MIC_CACHE_LINE)));
+	bool simple;   /* requests of one piece need no further thought */
 	uint32_t mask; /* of @table's length, a power of two */
-	uint32_t used;
 	uint32_t pd_handle;
 	struct mic_keys *keys;
-	struct mic_direct_entry *table; /* by rkey */
+	struct mic_direct_entry *table; /* by rkey; @first, or larger */
+	enum micdv_path path;
+	uint32_t random;
+	uint32_t used;
 	uint64_t engine;
+	struct mic_direct_entry first[MIC_DIRECT_FIRST];
 };
 
 /* A request in either of the forms it is posted in. */

@@ -15,10 +15,9 @@
 #include "mic.h"
 
 enum {
-	TABLE_MIN = 8,
 	TABLE_MAX = MIC_WINDOW_SLOTS,
 	/* Places where a key may be. */
-	PLACES = 4,
+	PLACES = MIC_DIRECT_FIRST,
 	/* Requests that go to the kernel until it is asked again. */
 	RETRY_NOT_NOW = 16,
 	RETRY_SILENT = 256, /* and it took a tenth of a second to find out */
@@ -80,11 +79,10 @@ static void set_path(struct mic_qp *qp, enum micdv_path path)
 	direct->pd_handle = qp->vqp.qp.pd->handle;
 	direct->keys = &to_mctx(qp->vqp.qp.context)->keys;
 	if (!direct->table) {
-		direct->table = calloc(TABLE_MIN, sizeof(*direct->table));
-		direct->mask = TABLE_MIN - 1;
+		direct->table = direct->first;
+		direct->mask = MIC_DIRECT_FIRST - 1;
 	}
-	/* without memory the kernel executes all */
-	direct->on = direct->table;
+	direct->on = true;
 	direct->simple = path == MICDV_PATH_DIRECT && qp->sq.max_sge;
 }
 
@@ -117,10 +115,17 @@ void mic_direct_reset(struct mic_qp *qp)
 		drop(qp, &direct->table[i]);
 }
 
+static void free_table(struct mic_direct *direct,
+		       struct mic_direct_entry *table)
+{
+	if (table != direct->first)
+		free(table);
+}
+
 void mic_direct_destroy(struct mic_qp *qp)
 {
 	mic_direct_reset(qp);
-	free(qp->direct.table);
+	free_table(&qp->direct, qp->direct.table);
 }
 
 void mic_direct_set_path(struct mic_qp *qp, enum micdv_path path)
@@ -189,9 +194,10 @@ static bool grow(struct mic_qp *qp)
 
 	if (n >= TABLE_MAX)
 		return false;
-	to = calloc(2 * (size_t)n, sizeof(*direct->table));
+	to = aligned_alloc(MIC_CACHE_LINE, 2 * (size_t)n * sizeof(*to));
 	if (!to)
 		return false;
+	memset(to, 0, 2 * (size_t)n * sizeof(*to));
 	direct->table = to;
 	direct->mask = 2 * n - 1;
 	for (i = 0; i < n; i++) {
@@ -203,7 +209,7 @@ static bool grow(struct mic_qp *qp)
 		else
 			drop(qp, &old[i]);
 	}
-	free(old);
+	free_table(direct, old);
 	return true;
 }
 

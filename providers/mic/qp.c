@@ -2,6 +2,7 @@
 /*
  * Queue pairs: creation, state and destruction. Posting is in post.c.
  */
+#include <stdalign.h>
 #include <stdlib.h>
 
 #include "mic.h"
@@ -99,6 +100,15 @@ static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
 				   attr->send_ops_flags);
 }
 
+static struct mic_qp *alloc_qp(void)
+{
+	struct mic_qp *qp = aligned_alloc(alignof(struct mic_qp), sizeof(*qp));
+
+	if (qp)
+		memset(qp, 0, sizeof(*qp));
+	return qp;
+}
+
 struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 				struct ibv_qp_init_attr_ex *attr)
 {
@@ -111,7 +121,7 @@ struct ibv_qp *mic_create_qp_ex(struct ibv_context *context,
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	qp = calloc(1, sizeof(*qp));
+	qp = alloc_qp();
 	if (!qp)
 		return NULL;
 	ret = mic_cmd_create_qp_ex2(context, &qp->vqp, attr, &cmd, sizeof(cmd),
@@ -155,7 +165,7 @@ struct ibv_qp *mic_open_qp(struct ibv_context *context,
 	struct mic_qp *qp;
 	int ret;
 
-	qp = calloc(1, sizeof(*qp));
+	qp = alloc_qp();
 	if (!qp)
 		return NULL;
 	ret = ibv_cmd_open_qp(context, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
