@@ -8,12 +8,14 @@
 #   test    the perftest program; ib_write_rate and such are the message rates
 #           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
+#           raw_pages: a load among many pages;
 #           fair_*: one beside large ones; busy_*: many at once;
 #           inbox_send: the ring of Documentation/send-bypass.md
 #   device  mic; mic-engine, the same with all requests executed by the kernel;
 #           mic-poll, with a thread that polls send queues; rxe, tcp, memcpy,
 #           raw
-#   size    of a message in bytes; write_qps, write_mrs: the number of them
+#   size    of a message in bytes; write_qps, write_mrs, raw_pages: the number of
+#           them
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
 # What failed, and why, goes to $MIC_OUT/failed. Progress goes to the output.
@@ -258,6 +260,8 @@ measure_many() {
 		[ ${#mrs[@]} -eq 0 ] ||
 			group "mrs $device" scale mrs "$device" "${mrs[@]}"
 	done
+	[ ${#mrs[@]} -eq 0 ] ||
+		group pages tool scale pages raw "${mrs[@]}"
 	[ ${#qps[@]} -eq 0 ] || group "fair mic" beside fair mic
 	[ ${#qps[@]} -eq 0 ] || group "busy mic" beside busy mic 64 2000
 }

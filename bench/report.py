@@ -72,9 +72,11 @@ def print_scaling(results):
         if not series:
             continue
         print(f"An 8-byte write, post to completion, among {name}, us")
-        print_table([[name, "mic", ENGINE]] +
+        print("(raw: a load among as many pages)")
+        print_table([[name, "mic", ENGINE, "raw"]] +
                     [[str(count), number_text(value),
-                      number_text(results.get(test, ENGINE, count))]
+                      number_text(results.get(test, ENGINE, count)),
+                      number_text(results.get("raw_pages", "raw", count))]
                      for count, value in series])
         print()
 
@@ -136,6 +138,18 @@ class Aims:
         series = self.results.series(test, self.device)
         return ratio(series[-1][1], series[0][1]) if series else None
 
+    def growth_beside_pages(self, test):
+        """The same, less what so many pages cost whoever accesses them."""
+        series = self.results.series(test, self.device)
+        if not series:
+            return None
+        (least, first), (most, last) = series[0], series[-1]
+        one, many = (self.results.get("raw_pages", "raw", count)
+                     for count in (least, most))
+        if one is None or many is None:
+            return None
+        return ratio(last - (many - one), first)
+
     def unfairness(self, what):
         """How many budgets large writes add to the p99 of a small one."""
         alone, other = (self.results.get(f"fair_{w}_p99", "mic", 8)
@@ -156,6 +170,8 @@ class Aims:
                  self.growth("write_qps"), "<=", 1.2)
         self.row("cost of a write, most regions / one",
                  self.growth("write_mrs"), "<=", 1.2)
+        self.row("the same, less loads from as many pages",
+                 self.growth_beside_pages("write_mrs"), "<=", 1.2)
 
     def engine(self):
         size = 64 * KIB

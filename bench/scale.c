@@ -5,14 +5,20 @@
  * it needs is not in the cache because it was just used.
  *
  * usage: bench-scale qps|mrs NAME DEVICE GID-INDEX PEER GID-INDEX COUNT...
+ *        bench-scale pages NAME COUNT...
  *
  * NAME is what the results call the device. DEVICE and PEER are both used by
  * this one process, the peer only passively.
+ *
+ * The second form is to compare with: a load from each of many pages, which are
+ * one in memory, as what many keys lead to. Nobody who accesses as many places can
+ * do so without as many misses of the TLB.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <infiniband/verbs.h>
 
 #include "common.h"
@@ -31,6 +37,7 @@ struct bench {
 	struct ibv_qp **qp, **peer;
 	size_t nqps;
 	struct ibv_mr **mr;
+	uint32_t *rkey; /* a program that has been told keys has no regions */
 	size_t nmrs;
 };
 
@@ -58,19 +65,20 @@ static void grow_mrs(struct bench *bench, size_t count)
 	struct end *end = &bench->remote;
 
 	bench->mr = grow(bench->mr, count);
+	bench->rkey = grow(bench->rkey, count);
 	for (; bench->nmrs < count; bench->nmrs++) {
 		bench->mr[bench->nmrs] = ibv_reg_mr(
 			end->pd, end->buffer, PAGE,
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 		if (!bench->mr[bench->nmrs])
 			fail("ibv_reg_mr");
+		bench->rkey[bench->nmrs] = bench->mr[bench->nmrs]->rkey;
 	}
 }
 
 /* One write over queue pair and to region number @i, and its completion. */
 static void write_once(const struct bench *bench, size_t i)
 {
-	const struct ibv_mr *mr = bench->mr[i % bench->nmrs];
 	const struct end *local = &bench->local;
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)local->buffer,
@@ -84,7 +92,7 @@ static void write_once(const struct bench *bench, size_t i)
 		.send_flags = IBV_SEND_SIGNALED,
 		.wr.rdma = {
 			.remote_addr = (uintptr_t)bench->remote.buffer,
-			.rkey = mr->rkey,
+			.rkey = bench->rkey[i % bench->nmrs],
 		},
 	};
 	struct ibv_send_wr *bad;
@@ -103,8 +111,40 @@ static void write_once(const struct bench *bench, size_t i)
 	}
 }
 
-/* Nanoseconds per write; a batch goes on where the one before has stopped. */
-static double measure_batch(const struct bench *bench, size_t *next)
+/* Pages that nobody has written: all of them are the page of zeros. */
+static const char *map_pages(size_t count)
+{
+	char *pages = mmap(NULL, count * PAGE, PROT_READ,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (pages == MAP_FAILED ||
+	    madvise(pages, count * PAGE, MADV_NOHUGEPAGE))
+		fail("pages");
+	return pages;
+}
+
+static void load_once(const char *pages, size_t count, size_t i)
+{
+	(void)*(const volatile uint64_t *)(pages + i % count * PAGE);
+}
+
+/* What is measured: writes, or loads if there is no @bench. */
+struct subject {
+	const struct bench *bench;
+	const char *pages;
+	size_t count;
+};
+
+static void do_once(const struct subject *subject, size_t i)
+{
+	if (subject->bench)
+		write_once(subject->bench, i);
+	else
+		load_once(subject->pages, subject->count, i);
+}
+
+/* Nanoseconds for each; a batch goes on where the one before has stopped. */
+static double measure_batch(const struct subject *subject, size_t *next)
 {
 	uint64_t start = now_ns(), now;
 	size_t first = *next;
@@ -112,50 +152,69 @@ static double measure_batch(const struct bench *bench, size_t *next)
 
 	do {
 		for (i = 0; i < 16; i++)
-			write_once(bench, (*next)++);
+			do_once(subject, (*next)++);
 		now = now_ns();
 	} while (now - start < BATCH_MSEC * NSEC_PER_MSEC);
 	return (double)(now - start) / (*next - first);
 }
 
-static double measure(const struct bench *bench, size_t count)
+static double measure(const struct subject *subject)
 {
 	double batch[BATCHES];
 	size_t next;
 	int i;
 
-	for (next = 0; next < count;)
-		write_once(bench, next++);
+	for (next = 0; next < subject->count;)
+		do_once(subject, next++);
 	for (i = 0; i < BATCHES; i++)
-		batch[i] = measure_batch(bench, &next);
+		batch[i] = measure_batch(subject, &next);
 	return median(batch, BATCHES);
+}
+
+static void measure_pages(const char *name, char **counts)
+{
+	struct subject subject = {};
+
+	for (; *counts; counts++) {
+		subject.count = parse_size(*counts);
+		subject.pages = map_pages(subject.count);
+		report("raw_pages", name, subject.count,
+		       measure(&subject) / 1000, "us");
+		munmap((void *)subject.pages, subject.count * PAGE);
+	}
 }
 
 int main(int argc, char **argv)
 {
 	struct bench bench = {};
+	struct subject subject = { .bench = &bench };
 	int is_qps, i;
+
+	pin(CLIENT_CPU);
+	if (argc > 3 && !strcmp(argv[1], "pages")) {
+		measure_pages(argv[2], argv + 3);
+		return 0;
+	}
 
 	if (argc < 8 || (strcmp(argv[1], "qps") && strcmp(argv[1], "mrs"))) {
 		fprintf(stderr,
-			"usage: bench-scale qps|mrs NAME DEVICE GID-INDEX PEER GID-INDEX COUNT...\n");
+			"usage: bench-scale qps|mrs NAME DEVICE GID-INDEX PEER GID-INDEX COUNT...\n"
+			"       bench-scale pages NAME COUNT...\n");
 		return 2;
 	}
 	is_qps = !strcmp(argv[1], "qps");
-	pin(CLIENT_CPU);
 	open_end(&bench.local, argv[3], argv[4], PAGE, 2 * DEPTH);
 	open_end(&bench.remote, argv[5], argv[6], PAGE, 2 * DEPTH);
 	grow_qps(&bench, 1);
 	grow_mrs(&bench, 1);
 	for (i = 7; i < argc; i++) {
-		size_t count = parse_size(argv[i]);
-
+		subject.count = parse_size(argv[i]);
 		if (is_qps)
-			grow_qps(&bench, count);
+			grow_qps(&bench, subject.count);
 		else
-			grow_mrs(&bench, count);
-		report(is_qps ? "write_qps" : "write_mrs", argv[2], count,
-		       measure(&bench, count) / 1000, "us");
+			grow_mrs(&bench, subject.count);
+		report(is_qps ? "write_qps" : "write_mrs", argv[2],
+		       subject.count, measure(&subject) / 1000, "us");
 	}
 	return 0;
 }
