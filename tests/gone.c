@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A process that accesses a window of a peer's memory while one of the devices
+ * is deleted, and has the window still when the module is to be unloaded.
+ *
+ * usage: gone [--device NAME] [--peer NAME] [DEVICE]
+ *
+ * Says "running", waits until DEVICE is gone, looks at what it has, says
+ * "looked", and keeps the window until it is terminated.
+ */
+#define _DEFAULT_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <infiniband/micdv.h>
+
+#include "clock.h"
+#include "hammer.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+enum { MEMORY_BYTES = 16 * 4096 };
+
+struct test {
+	struct setup setup;
+	struct endpoint a;
+	struct endpoint b;
+	struct micdv_window *window;
+	struct hammer hammer;
+};
+
+static struct micdv_window *map(struct test *test)
+{
+	const struct region *region = &test->setup.b_mem;
+
+	return micdv_map_window(test->a.qp, region->rdma_addr, region->mr->rkey,
+				MEMORY_BYTES, PROT_READ | PROT_WRITE);
+}
+
+static bool device_goes(const char *name)
+{
+	uint64_t end = deadline();
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
+	while (!access(path, F_OK)) {
+		if (now_ms() > end)
+			return check(false, "%s stays", name);
+		sleep_ms(10);
+	}
+	return true;
+}
+
+static bool maps_no_other(struct test *test)
+{
+	struct micdv_window *window;
+
+	errno = 0;
+	window = map(test);
+	return check(!window && errno, "there is another window");
+}
+
+/* It fails, or its completion says so, or there is none. */
+static bool writes_nothing(struct test *test)
+{
+	struct ibv_sge sge = region_sge(&test->setup.a_mem, 0, PAGE_BYTES);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	struct region *region = &test->setup.b_mem;
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+
+	memset(region->addr, 2, PAGE_BYTES);
+	memset(test->setup.a_mem.addr, 3, PAGE_BYTES);
+	wr.wr.rdma.remote_addr = region->rdma_addr;
+	wr.wr.rdma.rkey = region->mr->rkey;
+	if (!try_post_send(&test->a, &wr))
+		ibv_poll_cq(test->a.send_cq, 1, &wc);
+	return check(wc.status, "a request succeeds") &&
+	       all_are(region->addr, PAGE_BYTES, 2);
+}
+
+static void look(struct test *test)
+{
+	tap_ok(hammer_misses(&test->hammer, test->setup.b_mem.addr),
+	       "the window no longer reaches the memory");
+	tap_ok(check(!micdv_window_valid(test->window), "it is valid"),
+	       "the window says so");
+	tap_ok(maps_no_other(test), "no other window is mapped");
+	tap_ok(writes_nothing(test), "no request gets there");
+}
+
+int main(int argc, char **argv)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct test test;
+	sigset_t set;
+	int signal;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	setup_open(&test.setup, &argc, argv, MEMORY_BYTES);
+	if (argc < 2)
+		bail("which device will go?");
+	pair_create(&test.a, &test.setup.a_dev, &test.b, &test.setup.b_dev,
+		    &options);
+	test.window = map(&test);
+	if (!test.window)
+		bail("micdv_map_window: %s", strerror(errno));
+	hammer_start(&test.hammer, test.window);
+	printf("# running\n");
+	fflush(stdout);
+	tap_ok(device_goes(argv[1]), "%s goes", argv[1]);
+	look(&test);
+	printf("# looked\n");
+	fflush(stdout);
+	sigwait(&set, &signal);
+	hammer_stop(&test.hammer);
+	tap_ok(!micdv_unmap_window(test.window), "the window is unmapped");
+	/* what is left of the devices goes with the process */
+	return tap_end();
+}
