@@ -92,10 +92,13 @@ static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
 	return cqe;
 }
 
-/* What was taken is not read any more. */
+/* What was taken is not read any more; empty polls leave the line alone. */
 static inline void mic_own_publish(struct mic_own *own)
 {
-	atomic_store_explicit(&own->freed, own->consumer, memory_order_release);
+	if (atomic_load_explicit(&own->freed, memory_order_relaxed) !=
+	    own->consumer)
+		atomic_store_explicit(&own->freed, own->consumer,
+				      memory_order_release);
 }
 
 #endif /* MIC_OWN_H */
