@@ -34,6 +34,7 @@ static const char *const path_names[] = {
 	[MICDV_PATH_ENGINE] = "the kernel",
 	[MICDV_PATH_DIRECT] = "the process",
 	[MICDV_PATH_RANDOM] = "one or the other",
+	[MICDV_PATH_WORKER] = "the kernel's worker",
 };
 
 /* How completions are waited for. */
@@ -446,6 +447,7 @@ static bool verify_path(struct test *test, enum micdv_path path)
 		return check(false, "micdv_query_qp fails");
 	switch (path) {
 	case MICDV_PATH_ENGINE:
+	case MICDV_PATH_WORKER:
 		return check(!attr.direct, "the process executed requests");
 	case MICDV_PATH_DIRECT:
 	case MICDV_PATH_RANDOM:
@@ -476,7 +478,7 @@ int main(int argc, char **argv)
 	enum wait wait;
 
 	setup_open(&setup, &argc, argv, MEMORY_BYTES);
-	for (path = MICDV_PATH_ENGINE; path <= MICDV_PATH_RANDOM; path++)
+	for (path = MICDV_PATH_ENGINE; path <= MICDV_PATH_WORKER; path++)
 		for (wait = WAIT_POLL; wait < WAITS; wait++)
 			run_case(&setup, wait, path);
 	setup_close(&setup);

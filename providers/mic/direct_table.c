@@ -74,7 +74,8 @@ static void set_path(struct mic_qp *qp, enum micdv_path path)
 
 	direct->path = path;
 	direct->on = false;
-	if (path == MICDV_PATH_ENGINE || !has_direct_path(qp))
+	if (path == MICDV_PATH_ENGINE || path == MICDV_PATH_WORKER ||
+	    !has_direct_path(qp))
 		return;
 	direct->pd_handle = qp->vqp.qp.pd->handle;
 	direct->keys = &to_mctx(qp->vqp.qp.context)->keys;

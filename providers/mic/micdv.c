@@ -189,7 +189,7 @@ int micdv_set_path(struct ibv_qp *qp, enum micdv_path path)
 	if (!mic_is_device(qp->context->device))
 		return EOPNOTSUPP;
 	if (path != MICDV_PATH_ENGINE && path != MICDV_PATH_DIRECT &&
-	    path != MICDV_PATH_RANDOM)
+	    path != MICDV_PATH_RANDOM && path != MICDV_PATH_WORKER)
 		return EINVAL;
 	mic_direct_set_path(to_mqp(qp), path);
 	return 0;

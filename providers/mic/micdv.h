@@ -120,6 +120,7 @@ enum micdv_path {
 	MICDV_PATH_ENGINE, /* the kernel, all of them */
 	MICDV_PATH_DIRECT, /* this process, those that it may */
 	MICDV_PATH_RANDOM, /* now the one, now the other: for tests */
+	MICDV_PATH_WORKER, /* a thread of the kernel's, all of them */
 };
 
 struct micdv_qp_attr {

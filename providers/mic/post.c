@@ -19,12 +19,23 @@
  * What was posted stays posted when this fails: a device that is gone says so
  * by an asynchronous event.
  */
+static int ring(const struct mic_qp *qp, unsigned long request)
+{
+	int ret;
+
+	do
+		ret = ioctl(qp->doorbell_fd, request,
+			    (unsigned long)qp->vqp.qp.qp_num);
+	while (ret < 0 && errno == EINTR);
+	return ret;
+}
+
 void mic_ring_doorbell(const struct mic_qp *qp)
 {
-	while (ioctl(qp->doorbell_fd, MIC_IOC_DOORBELL,
-		     (unsigned long)qp->vqp.qp.qp_num) < 0 &&
-	       errno == EINTR)
-		;
+	/* A kernel that does not know it does the work at once. */
+	if (qp->direct.path != MICDV_PATH_WORKER ||
+	    (ring(qp, MIC_IOC_DOORBELL_LATER) < 0 && errno == ENOTTY))
+		ring(qp, MIC_IOC_DOORBELL);
 }
 
 static int put_inline(const struct mic_qp *qp, struct mic_send_wqe *wqe,

@@ -35,6 +35,12 @@
 #define MIC_IOC_DOORBELL	_IO(MIC_IOC_MAGIC, 0x80)
 
 /*
+ * The same for a caller that does not want to do the work: the kernel's worker
+ * does it, soon.
+ */
+#define MIC_IOC_DOORBELL_LATER	_IO(MIC_IOC_MAGIC, 0x84)
+
+/*
  * More calls on the doorbell file. A process that completes requests of its
  * own queue pairs by itself (see the windows below) makes them for what only
  * the kernel can do; @arg is a QP number, whose send CQ is meant.
