@@ -225,6 +225,7 @@ scif_epd_t scif_open(void);
  * Where dup() made other descriptors of it, only @epd ends. Same as close().
  *
  * Return: 0.
+ * Errors: EBADF, ENOTTY.
  */
 int scif_close(scif_epd_t epd);
 
@@ -281,7 +282,8 @@ int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
  *
  * Return: 0.
  * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN
- * (nobody waits), EINTR (a signal, or @epd was closed), EMFILE, ENOMEM.
+ * (nobody waits), EINTR (a signal, or @epd was closed), ENODEV (the node's
+ * device was removed), EMFILE, ENOMEM.
  */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
 		int flags);
@@ -368,7 +370,8 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * The range may span adjacent windows. The mapping is shared with the peer, is
  * not inherited by fork(), and lives until scif_munmap(), whatever becomes of the
  * endpoints. When the peer's process is gone, it stays, and reaches nobody.
- * SCIF_MAP_FIXED replaces other mappings of windows as a whole only.
+ * SCIF_MAP_FIXED replaces other mappings of windows as a whole only. The peer's
+ * process is told, and waited for.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
  * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping is in the
@@ -396,7 +399,7 @@ int scif_munmap(void *addr, size_t len);
  * @len: bytes
  * @roffset: in the peer's
  * @rma_flags: SCIF_RMA_SYNC: return when it is done; SCIF_RMA_ORDERED: the last
- *	cache line arrives last; SCIF_RMA_USECPU: no effect;
+ *	cache line arrives last; SCIF_RMA_USECPU: the caller copies, if it can;
  *	SCIF_RMA_USECACHE: for scif_vreadfrom() and scif_vwriteto()
  *
  * Without SCIF_RMA_SYNC the copy may be under way when this returns;
@@ -462,6 +465,8 @@ int scif_vwriteto(scif_epd_t epd, void *addr, size_t len, off_t roffset,
  *	SCIF_FENCE_INIT_PEER: those that the peer began
  * @mark: set to a value for scif_fence_wait()
  *
+ * With SCIF_FENCE_INIT_PEER, the peer's process is asked, and waited for.
+ *
  * Return: 0.
  * Errors: EINVAL (not exactly one of the flags), ENOTCONN, ECONNRESET.
  */
@@ -472,8 +477,11 @@ int scif_fence_mark(scif_epd_t epd, int flags, int *mark);
  * @epd: connected endpoint
  * @mark: from scif_fence_mark() of this endpoint
  *
+ * No signal ends the wait. For a mark of the peer's copies, it is the peer's
+ * process that has to answer: one that is stopped is waited for.
+ *
  * Return: 0.
- * Errors: EINVAL (no such mark), ENOTCONN, ECONNRESET, EINTR.
+ * Errors: EINVAL (no such mark), ENOTCONN, ECONNRESET.
  */
 int scif_fence_wait(scif_epd_t epd, int mark);
 
@@ -487,7 +495,8 @@ int scif_fence_wait(scif_epd_t epd, int mark);
  * @flags: SCIF_FENCE_INIT_SELF or SCIF_FENCE_INIT_PEER, whose copies; and
  *	SCIF_SIGNAL_LOCAL, SCIF_SIGNAL_REMOTE or both: which values
  *
- * Does not wait. Each value is written as 8 bytes.
+ * Does not wait for the copies; with SCIF_FENCE_INIT_PEER, for the peer's
+ * process to take it. Each value is written as 8 bytes.
  *
  * Return: 0.
  * Errors: EINVAL (flags, alignment), ENXIO (8 bytes at an offset are not in a
@@ -498,11 +507,15 @@ int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff,
 
 /**
  * scif_get_node_ids - which nodes are there
- * @nodes: filled with the numbers of nodes online; may be NULL if @len is 0
+ * @nodes: filled with the numbers of the nodes; may be NULL if @len is 0
  * @len: how many fit into @nodes
  * @self: set to the number of the node this process is on
  *
- * Return: how many nodes are online, also if that is more than @len.
+ * The nodes are those that scif(7) describes, as they were when the process
+ * first asked. Where they are configured, a node whose machine is down is among
+ * them, which only scif_connect() finds out, by ENODEV.
+ *
+ * Return: how many nodes there are, also if that is more than @len.
  * Errors: EFAULT (@self is NULL, or @nodes is and @len is not 0), EINVAL (@len
  * below 0), ENODEV (no RDMA device).
  */
@@ -523,11 +536,11 @@ int scif_get_fd(scif_epd_t epd);
  * @nepds: how many
  * @timeout_ms: milliseconds; 0: do not wait, below 0: no limit
  *
- * A listening endpoint: SCIF_POLLIN if accept will find somebody. A connected
- * one: SCIF_POLLIN if there are bytes, SCIF_POLLOUT if there is room; if the
- * peer is gone SCIF_POLLHUP, and SCIF_POLLIN while bytes remain. One that is
- * being connected: SCIF_POLLOUT when scif_connect() has the result. Any
- * other: SCIF_POLLERR.
+ * A listening endpoint: SCIF_POLLIN if accept will find somebody, SCIF_POLLERR
+ * if its node's device was removed. A connected one: SCIF_POLLIN if there are
+ * bytes, SCIF_POLLOUT if there is room; if the peer is gone SCIF_POLLHUP, and
+ * SCIF_POLLIN while bytes remain. One that is being connected: SCIF_POLLOUT when
+ * scif_connect() has the result. Any other: SCIF_POLLERR.
  *
  * poll(), select() and epoll agree, but for what a socket can show: POLLHUP
  * always comes with POLLIN, and POLLIN | POLLOUT stands for SCIF_POLLERR.

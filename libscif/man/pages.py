@@ -82,7 +82,7 @@ class Page:
             return errors
         for name, reason in re.findall(r"(E[A-Z]+)(?: \(([^)]*(?:\(\)[^)]*)?)\))?",
                                        text):
-            errors[name] = reason or PLAIN[name]
+            errors[name] = reason or PLAIN.get(name) or COMMON[name]
         if any(name == "epd" for name, _ in self.args):
             errors.update(COMMON)
         return errors

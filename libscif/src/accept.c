@@ -37,23 +37,6 @@ unlock:
 	return keep;
 }
 
-/* With the listener's lock: the peer does not wait any longer. */
-bool scif_pending_gone(struct scif_endpoint *listener, struct rdma_cm_id *id)
-{
-	struct scif_pending **link, *pending;
-
-	for (link = &listener->pending; *link; link = &(*link)->next) {
-		if ((*link)->id != id)
-			continue;
-		pending = *link;
-		*link = pending->next;
-		listener->waiting--;
-		free(pending);
-		return true;
-	}
-	return false;
-}
-
 /* Refuse all. */
 void scif_pending_clear(struct scif_endpoint *listener)
 {
@@ -149,10 +132,8 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 	ep->port = listener->port;
 	ep->peer.node = pending->hello.node;
 	ep->peer.port = pending->hello.port;
-	pthread_mutex_lock(&listener->lock);
 	ep->link.id = pending->id;
-	pending->id->context = ep;
-	pthread_mutex_unlock(&listener->lock);
+	pending->id->context = ep; /* which its events tell from now on */
 	err = answer(ep, epd, &pending->hello);
 	if (err) {
 		scif_close_own(ep, epd);
@@ -179,6 +160,8 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 		pending = take(listener, epd);
 		if (!pending && scif_state(listener) == SCIF_CLOSED)
 			return EINTR;
+		if (!pending && atomic_load(&listener->removed))
+			return ENODEV;
 		if (!pending && !(flags & SCIF_ACCEPT_SYNC))
 			return EAGAIN;
 		if (!pending) {

@@ -107,7 +107,7 @@ struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
 	struct scif_cache *cache = &dev->cache;
 	struct scif_region *region;
 
-	if (!scif_direct(dev)) {
+	if (!dev->direct) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

@@ -161,33 +161,19 @@ static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 	}
 }
 
-bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
+/* The kernel tells nothing of a request's id before that is accepted. */
+void scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 			enum rdma_cm_event_type type,
-			const struct scif_hello *hello,
-			struct scif_endpoint **heir)
+			const struct scif_hello *hello)
 {
-	struct scif_endpoint *owner = NULL;
-	bool gone = false;
-
 	pthread_mutex_lock(&ep->lock);
 	if (ep->link.id == id) {
 		own_event(ep, id, type, hello);
-	} else if (ep->holder != id) {
-		gone = scif_pending_gone(ep, id);
-		/* Or accepted just now: then it has another owner. */
-		owner = id->context;
-		if (gone || owner == ep || !scif_try_get(owner))
-			owner = NULL;
+	} else if (ep->holder == id && type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		atomic_store(&ep->removed, true);
+		scif_refresh(ep, -1);
 	}
 	pthread_mutex_unlock(&ep->lock);
-	if (owner) {
-		pthread_mutex_lock(&owner->lock);
-		if (owner->link.id == id)
-			own_event(owner, id, type, hello);
-		pthread_mutex_unlock(&owner->lock);
-	}
-	*heir = owner;
-	return gone;
 }
 
 static void set_port(struct sockaddr_storage *address, uint16_t port)

@@ -125,7 +125,7 @@ static int bounce(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 				      length, rma->bounce_mr->lkey, 0);
 	if (!err)
 		err = scif_queue_copy(ep, opcode, &ranges.own, &ranges.peer,
-				      flags);
+				      flags | SCIF_RMA_SYNC);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.peer);
 	if (!err)

@@ -35,9 +35,8 @@ static bool are_all(void)
 	       verbs.unwatch && verbs.query_qp && verbs.set_path;
 }
 
-const struct scif_direct *scif_direct(const struct scif_device *dev)
+const struct scif_direct *scif_direct_find(struct ibv_context *ctx)
 {
 	pthread_once(&once, find_verbs);
-	return are_all() && verbs.is_supported(dev->ctx->device) ? &verbs :
-								   NULL;
+	return are_all() && verbs.is_supported(ctx->device) ? &verbs : NULL;
 }

@@ -23,7 +23,7 @@ struct scif_direct {
 	int (*set_path)(struct ibv_qp *qp, enum micdv_path path);
 };
 
-/* Those of @dev, or NULL if it has none. */
-const struct scif_direct *scif_direct(const struct scif_device *dev);
+/* Those of a device, or NULL if it has none. */
+const struct scif_direct *scif_direct_find(struct ibv_context *ctx);
 
 #endif /* SCIF_DIRECT_H */

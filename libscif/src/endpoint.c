@@ -53,23 +53,24 @@ static void init_lock(pthread_mutex_t *lock)
 /* A descriptor and an endpoint with a reference for the caller. */
 scif_epd_t scif_endpoint_new(struct scif_endpoint **result)
 {
-	struct scif_endpoint *ep = calloc(1, sizeof(*ep));
+	struct scif_endpoint *ep = scif_table_make();
 	scif_epd_t epd;
 	int err;
 
 	if (!ep)
 		return scif_fail(ENOMEM);
 	epd = scif_steer_open(&ep->steer, &ep->inode);
-	if (epd < 0)
-		goto fail;
-	atomic_init(&ep->refs, 1);
+	if (epd < 0) {
+		err = errno;
+		scif_table_free(ep);
+		return scif_fail(err);
+	}
 	init_lock(&ep->lock);
-	init_lock(&ep->tx_lock);
-	init_lock(&ep->rx_lock);
 	init_lock(&ep->link.lock);
+	atomic_store(&ep->refs, 1);
 	if (scif_table_add(ep, epd)) {
 		errno = ENOMEM;
-		goto fail_steer;
+		goto fail;
 	}
 	if (scif_watch_endpoint(ep))
 		goto fail_table;
@@ -78,14 +79,11 @@ scif_epd_t scif_endpoint_new(struct scif_endpoint **result)
 
 fail_table:
 	scif_table_remove(ep);
-fail_steer:
+fail:
 	err = errno;
 	close(epd);
-	scif_steer_close(&ep->steer);
-	errno = err;
-fail:
-	free(ep);
-	return SCIF_OPEN_FAILED;
+	scif_put(ep);
+	return scif_fail(err);
 }
 
 /* Nothing refers to it any more. */
@@ -95,10 +93,8 @@ void scif_endpoint_free(struct scif_endpoint *ep)
 	scif_link_close(&ep->link);
 	scif_steer_close(&ep->steer);
 	pthread_mutex_destroy(&ep->lock);
-	pthread_mutex_destroy(&ep->tx_lock);
-	pthread_mutex_destroy(&ep->rx_lock);
 	pthread_mutex_destroy(&ep->link.lock);
-	free(ep);
+	scif_table_free(ep);
 }
 
 /* The descriptor is closed: let go of everything that others can see. */

@@ -149,7 +149,7 @@ static int read_value(struct scif_endpoint *ep, const struct scif_piece *to,
 		.wr.rdma = { .remote_addr = from, .rkey = rkey },
 	};
 
-	return scif_queue_post(ep, &wr, to->region);
+	return scif_queue_post(ep, &wr, to->region, SCIF_BEHIND);
 }
 
 /* Write a value behind all copies into the peer's window. */

@@ -2,8 +2,8 @@
 /*
  * Endpoints, their connections, and the process they live in.
  *
- * Locks, in the order they are taken: an endpoint's rx or tx lock, its lock,
- * its steer's lock, its link's lock. The table's lock is taken alone.
+ * Locks, in the order they are taken: an endpoint's turn to send or to receive,
+ * its lock, its steer's lock, its link's lock. The table's lock is taken alone.
  */
 #ifndef SCIF_INTERNAL_H
 #define SCIF_INTERNAL_H
@@ -43,6 +43,7 @@ enum scif_state {
 };
 
 struct micdv_window;
+struct scif_direct;
 struct scif_region;
 
 /* Regions kept for copies that may come again; the last one was used last. */
@@ -58,8 +59,9 @@ struct scif_device {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
-	uint32_t max_request; /* bytes that one request may copy */
-	uint32_t depth;	      /* requests of a connection at a time */
+	const struct scif_direct *direct; /* NULL if it has none */
+	uint32_t max_request;		  /* bytes that one request may copy */
+	uint32_t depth; /* requests of a connection at a time */
 	uint8_t max_reads;
 	struct scif_cache cache;
 };
@@ -124,9 +126,9 @@ struct scif_pending {
 };
 
 struct scif_endpoint {
+	atomic_int refs;	    /* first: it outlives the others */
 	struct scif_endpoint *next; /* in the table */
 	uint64_t inode;
-	atomic_int refs;
 	atomic_int state;
 	atomic_uint sleepers; /* calls that sleep on the descriptor */
 	atomic_uint closes;   /* tells them to look if it is theirs */
@@ -144,16 +146,17 @@ struct scif_endpoint {
 	int backlog;
 	int waiting;
 	struct scif_pending *pending;
+	atomic_bool removed; /* the holder's device; nobody else can come */
 
 	struct scif_steer steer;
 	struct scif_link link;
 
-	pthread_mutex_t tx_lock;
+	atomic_bool sending; /* one call at a time */
 	uint32_t produced;
 	const uint8_t *tx_page; /* the last page found readable */
 	uint32_t woken_data;	/* the peer's wishes that were granted */
 
-	pthread_mutex_t rx_lock;
+	atomic_bool receiving; /* likewise */
 	uint32_t consumed;
 	const uint8_t *rx_page; /* the last page found writable */
 	uint32_t woken_room;
@@ -215,6 +218,9 @@ struct scif_endpoint *scif_get_by_inode(uint64_t inode);
 struct scif_endpoint *scif_get_next(struct scif_endpoint *ep);
 bool scif_try_get(struct scif_endpoint *ep);
 void scif_put(struct scif_endpoint *ep);
+/* An endpoint of zeros, or NULL. */
+struct scif_endpoint *scif_table_make(void);
+void scif_table_free(struct scif_endpoint *ep);
 int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd);
 void scif_table_remove(struct scif_endpoint *ep);
 /* The next scif_get() looks at the descriptor again. */
@@ -277,16 +283,10 @@ const struct scif_node *scif_node(uint16_t number);
 const struct scif_node *scif_own_node(void);
 
 /* connect.c */
-/*
- * Called by the connections thread; true if @id shall be destroyed. If another
- * endpoint has accepted @id meanwhile, *@heir is that one, with a reference.
- * The last one destroys @id, which waits until its event is acknowledged: so
- * none is given back before.
- */
-bool scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
+/* Called by the connections thread. */
+void scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 			enum rdma_cm_event_type type,
-			const struct scif_hello *hello,
-			struct scif_endpoint **heir);
+			const struct scif_hello *hello);
 void scif_connect_tick(struct scif_endpoint *ep);
 void scif_connect_begin(struct scif_endpoint *ep);
 int scif_connect_answer(struct scif_endpoint *ep);
@@ -297,7 +297,6 @@ int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd);
 /* False if the request is refused. */
 bool scif_request_event(struct scif_endpoint *listener, struct rdma_cm_id *id,
 			const struct scif_hello *hello);
-bool scif_pending_gone(struct scif_endpoint *listener, struct rdma_cm_id *id);
 void scif_pending_clear(struct scif_endpoint *listener);
 
 /* link.c */
@@ -318,8 +317,6 @@ void scif_map_tick(struct scif_endpoint *ep);
 /* The peer maps a window, or unmaps @count; by the progress thread. */
 void scif_map_peer_more(struct scif_endpoint *ep);
 void scif_map_peer_less(struct scif_endpoint *ep, int count);
-/* Is all of it mapped, with @prot? */
-bool scif_map_has(const void *addr, size_t length, int prot);
 /* In the child of a fork, which has no mappings. */
 void scif_map_abandon(void);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);

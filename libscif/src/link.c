@@ -133,7 +133,7 @@ int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
  */
 void scif_link_map(struct scif_link *link)
 {
-	const struct scif_direct *direct = scif_direct(link->dev);
+	const struct scif_direct *direct = link->dev->direct;
 	struct micdv_qp_attr attr = { .comp_mask = 0 };
 
 	if (!direct || link->window || direct->query_qp(link->id->qp, &attr) ||
@@ -150,7 +150,7 @@ void scif_link_map(struct scif_link *link)
 
 bool scif_link_reached(struct scif_link *link)
 {
-	if (scif_direct(link->dev)->is_valid(link->window))
+	if (link->dev->direct->is_valid(link->window))
 		return true;
 	atomic_store(&link->peer, NULL);
 	return false;
@@ -172,7 +172,7 @@ static void close_cm_pair(struct rdma_cm_id *id)
 void scif_link_close(struct scif_link *link)
 {
 	if (link->window)
-		scif_direct(link->dev)->unmap(link->window);
+		link->dev->direct->unmap(link->window);
 	if (link->rma_qp)
 		ibv_destroy_qp(link->rma_qp);
 	if (link->id)

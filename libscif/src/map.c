@@ -26,7 +26,6 @@ struct mapping {
 	struct scif_endpoint *ep;
 	uint8_t *addr;
 	size_t length;
-	int prot;
 	unsigned int count;
 	struct part parts[];
 };
@@ -90,7 +89,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 		pthread_mutex_lock(&ep->rma->op_lock);
 		idle = ep->rma->posted == ep->rma->completed;
 		pthread_mutex_unlock(&ep->rma->op_lock);
-		if (!idle || !scif_queue_post(ep, &wr, NULL))
+		if (!idle || !scif_queue_post(ep, &wr, NULL, SCIF_NOW))
 			return;
 	}
 	scif_map_peer_less(ep, maps);
@@ -132,13 +131,10 @@ static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
 	if (err)
 		return err;
 	part->id = piece->window;
-	part->window = scif_direct(ep->link.dev)
-			       ->map(ep->link.rma_qp, piece->addr, piece->key,
-				     piece->length,
-				     prot & SCIF_PROT_WRITE ?
-					     PROT_READ | PROT_WRITE :
-					     PROT_READ,
-				     place);
+	part->window = ep->link.dev->direct->map(
+		ep->link.rma_qp, piece->addr, piece->key, piece->length,
+		prot & SCIF_PROT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ,
+		place);
 	if (part->window) {
 		count_more(ep);
 		return 0;
@@ -155,8 +151,7 @@ static int unmap_parts(struct mapping *mapping)
 	int err = 0, one;
 
 	for (i = 0; i < mapping->count; i++) {
-		one = scif_direct(ep->link.dev)
-			      ->unmap(mapping->parts[i].window);
+		one = ep->link.dev->direct->unmap(mapping->parts[i].window);
 		err = err ? err : one;
 		tell(ep, SCIF_UNMAPPED, mapping->parts[i].id);
 		count_less(ep, 1);
@@ -309,7 +304,6 @@ static int map_pieces(struct scif_endpoint *ep,
 		return ENOMEM;
 	mapping->ep = ep;
 	mapping->length = len;
-	mapping->prot = prot;
 	err = find_place(*addr, len, flags, &mapping->addr);
 	if (err) {
 		free(mapping);
@@ -341,28 +335,13 @@ static int do_map(struct scif_endpoint *ep, size_t len, int prot, int flags,
 	scif_pieces_init(&pieces);
 	scif_operation_begin(ep->rma, &op);
 	err = scif_peer_pieces(ep, offset, len, prot, &pieces);
-	if (!err && !scif_direct(ep->link.dev))
+	if (!err && !ep->link.dev->direct)
 		err = EOPNOTSUPP;
 	if (!err)
 		err = map_pieces(ep, &pieces, len, prot, flags, addr);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&pieces);
 	return err;
-}
-
-bool scif_map_has(const void *addr, size_t length, int prot)
-{
-	const uint8_t *first = addr;
-	struct mapping *mapping;
-
-	pthread_mutex_lock(&mappings_lock);
-	for (mapping = mappings; mapping; mapping = mapping->next)
-		if (first >= mapping->addr && length <= mapping->length &&
-		    (size_t)(first - mapping->addr) <= mapping->length - length)
-			break;
-	prot &= ~(mapping ? mapping->prot : 0);
-	pthread_mutex_unlock(&mappings_lock);
-	return !prot;
 }
 
 void scif_map_abandon(void)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * Copies from and to the caller's memory that say EFAULT for a bad address:
- * the kernel copies, within this process. The peer's windows are good addresses,
- * too, but the kernel does not copy there.
+ * Copies from and to the caller's memory that say EFAULT for a bad address: the
+ * kernel copies, within this process. Its own memory, so says the library, is
+ * the other process's, and the caller's is the calling process's: so that can
+ * be a mapping of a peer's window, too, and tools like valgrind see what is read
+ * and written there.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,32 +23,39 @@ static bool forbidden(ssize_t result)
 	return result < 0 && (errno == ENOSYS || errno == EPERM);
 }
 
+/* Did it copy, or can't it tell? Then it is not done yet. */
+static int result_of(ssize_t copied, size_t length, bool *done)
+{
+	*done = copied == (ssize_t)length;
+	return *done || forbidden(copied) ? 0 : EFAULT;
+}
+
 int scif_copy_in(void *to, const void *from, size_t length)
 {
-	struct iovec local = { .iov_base = to, .iov_len = length };
 	struct iovec user = { .iov_base = (void *)from, .iov_len = length };
-	ssize_t copied = process_vm_readv(getpid(), &local, 1, &user, 1, 0);
+	struct iovec own = { .iov_base = to, .iov_len = length };
+	bool done;
+	int err;
 
-	if (copied == (ssize_t)length)
-		return 0;
-	if (!forbidden(copied) && !scif_map_has(from, length, SCIF_PROT_READ))
-		return EFAULT;
-	memcpy(to, from, length);
-	return 0;
+	err = result_of(process_vm_writev(getpid(), &user, 1, &own, 1, 0),
+			length, &done);
+	if (!err && !done)
+		memcpy(to, from, length);
+	return err;
 }
 
 int scif_copy_out(void *to, const void *from, size_t length)
 {
-	struct iovec local = { .iov_base = (void *)from, .iov_len = length };
 	struct iovec user = { .iov_base = to, .iov_len = length };
-	ssize_t copied = process_vm_writev(getpid(), &local, 1, &user, 1, 0);
+	struct iovec own = { .iov_base = (void *)from, .iov_len = length };
+	bool done;
+	int err;
 
-	if (copied != (ssize_t)length && !forbidden(copied) &&
-	    !scif_map_has(to, length, SCIF_PROT_WRITE))
-		return EFAULT;
-	/* Once more: valgrind does not see that the kernel wrote there. */
-	memcpy(to, from, length);
-	return 0;
+	err = result_of(process_vm_readv(getpid(), &user, 1, &own, 1, 0),
+			length, &done);
+	if (!err && !done)
+		memcpy(to, from, length);
+	return err;
 }
 
 /* Page by page, for kernels before 5.14, and where rights are missing. */

@@ -131,6 +131,21 @@ void scif_cool(struct scif_endpoint *ep, scif_epd_t epd)
 	scif_refresh(ep, epd);
 }
 
+/* Most messages are short. */
+static void copy(void *to, const void *from, uint32_t length)
+{
+	uint64_t first, last;
+
+	if (length < sizeof(first) || length > 2 * sizeof(first)) {
+		memcpy(to, from, length);
+		return;
+	}
+	memcpy(&first, from, sizeof(first));
+	memcpy(&last, (const char *)from + length - sizeof(last), sizeof(last));
+	memcpy(to, &first, sizeof(first));
+	memcpy((char *)to + length - sizeof(last), &last, sizeof(last));
+}
+
 /* Does @page hold all of it, known to be good? */
 static bool is_known(const uint8_t *page, const uint8_t *bytes, uint32_t length)
 {
@@ -138,15 +153,21 @@ static bool is_known(const uint8_t *page, const uint8_t *bytes, uint32_t length)
 	       ((uintptr_t)(bytes + length - 1) & page_mask) == (uintptr_t)page;
 }
 
+/* While hot, the memory is the one of a moment ago. */
+static bool may_read(struct scif_endpoint *ep, const uint8_t *from,
+		     uint32_t length)
+{
+	return atomic_load_explicit(&ep->hot, memory_order_relaxed) &&
+	       is_known(ep->tx_page, from, length);
+}
+
 static int copy_from_user(struct scif_endpoint *ep, uint8_t *to,
 			  const uint8_t *from, uint32_t length)
 {
 	int err;
 
-	/* While hot, the memory is the one of a moment ago. */
-	if (atomic_load_explicit(&ep->hot, memory_order_relaxed) &&
-	    is_known(ep->tx_page, from, length)) {
-		memcpy(to, from, length);
+	if (may_read(ep, from, length)) {
+		copy(to, from, length);
 		return 0;
 	}
 	err = scif_copy_in(to, from, length);
@@ -161,7 +182,7 @@ static int copy_to_user(struct scif_endpoint *ep, uint8_t *to,
 
 	if (atomic_load_explicit(&ep->hot, memory_order_relaxed) &&
 	    is_known(ep->rx_page, to, length)) {
-		memcpy(to, from, length);
+		copy(to, from, length);
 		return 0;
 	}
 	err = scif_copy_out(to, from, length);
@@ -196,19 +217,38 @@ static void fill_write(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 	wr->wr.rdma.rkey = link->peer_rkey;
 }
 
-static bool store_bytes(struct scif_endpoint *ep, uint32_t length)
+/* False if the peer's ring isn't mapped, or not any more. */
+static bool store_parts(struct scif_endpoint *ep, const uint8_t *one,
+			const uint8_t *two, uint32_t length)
 {
 	struct scif_shared *peer = atomic_load(&ep->link.peer);
-	const uint8_t *ring = ep->link.local->ring;
 	uint32_t first = split(ep->produced, length);
-	uint32_t place = ep->produced % SCIF_RING_BYTES;
 
 	if (!peer)
 		return false;
-	memcpy(peer->ring + place, ring + place, first);
-	memcpy(peer->ring, ring, length - first);
+	copy(peer->ring + ep->produced % SCIF_RING_BYTES, one, first);
+	if (first < length)
+		copy(peer->ring, two, length - first);
 	return store_word(ep, ep->produced + length,
 			  offsetof(struct scif_shared, produced));
+}
+
+/* What is in the local ring. */
+static bool store_bytes(struct scif_endpoint *ep, uint32_t length)
+{
+	const uint8_t *ring = ep->link.local->ring;
+
+	return store_parts(ep, ring + ep->produced % SCIF_RING_BYTES, ring,
+			   length);
+}
+
+/* The user's bytes, without a stop there. */
+static bool store_user(struct scif_endpoint *ep, const uint8_t *bytes,
+		       uint32_t length)
+{
+	return may_read(ep, bytes, length) &&
+	       store_parts(ep, bytes, bytes + split(ep->produced, length),
+			   length);
 }
 
 /* The bytes, in one or two parts, and the count. */
@@ -239,11 +279,29 @@ static int write_bytes(struct scif_endpoint *ep, uint32_t length)
 	return err;
 }
 
+static int copy_and_write(struct scif_endpoint *ep, const uint8_t *bytes,
+			  uint32_t length)
+{
+	uint32_t first = split(ep->produced, length);
+	uint8_t *ring = ep->link.local->ring;
+	int err;
+
+	err = copy_from_user(ep, ring + ep->produced % SCIF_RING_BYTES, bytes,
+			     first);
+	if (!err && first < length)
+		err = copy_from_user(ep, ring, bytes + first, length - first);
+	if (err)
+		return err;
+	err = write_bytes(ep, length);
+	if (err)
+		scif_lost(ep);
+	return err;
+}
+
 /* Send what has room: how many bytes, or -errno. */
 static int put(struct scif_endpoint *ep, const uint8_t *bytes, uint32_t length)
 {
-	uint32_t room = scif_room(ep), first;
-	uint8_t *ring = ep->link.local->ring;
+	uint32_t room = scif_room(ep);
 	int err;
 
 	if (room > SCIF_RING_ROOM) {
@@ -254,17 +312,10 @@ static int put(struct scif_endpoint *ep, const uint8_t *bytes, uint32_t length)
 		length = room;
 	if (!length)
 		return 0;
-	first = split(ep->produced, length);
-	err = copy_from_user(ep, ring + ep->produced % SCIF_RING_BYTES, bytes,
-			     first);
-	if (!err && first < length)
-		err = copy_from_user(ep, ring, bytes + first, length - first);
-	if (err)
-		return -err;
-	err = write_bytes(ep, length);
-	if (err) {
-		scif_lost(ep);
-		return -err;
+	if (!store_user(ep, bytes, length)) {
+		err = copy_and_write(ep, bytes, length);
+		if (err)
+			return -err;
 	}
 	ep->produced += length;
 	wake(ep, &ep->link.shared->want_data, &ep->woken_data, SCIF_WAKE_DATA);
@@ -346,17 +397,23 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
  * the descriptor; one that shall not block gets EAGAIN.
  */
 static int take_turn(struct scif_endpoint *ep, scif_epd_t epd,
-		     pthread_mutex_t *turn, short event, bool block)
+		     atomic_bool *turn, short event, bool block)
 {
 	unsigned int round = 0;
 	int err = 0;
 
-	while (!err && pthread_mutex_trylock(turn)) {
+	while (!err &&
+	       atomic_exchange_explicit(turn, true, memory_order_acquire)) {
 		if (round >= TURN_ROUNDS)
 			err = block ? scif_sleep(ep, epd, event) : EAGAIN;
 		scif_relax(round++);
 	}
 	return err;
+}
+
+static void end_turn(atomic_bool *turn)
+{
+	atomic_store_explicit(turn, false, memory_order_release);
 }
 
 /* What a call returns that has not got its turn. */
@@ -374,7 +431,7 @@ static int do_send(struct scif_endpoint *ep, scif_epd_t epd,
 {
 	int sent = 0, now, err;
 
-	err = take_turn(ep, epd, &ep->tx_lock, POLLOUT,
+	err = take_turn(ep, epd, &ep->sending, POLLOUT,
 			flags & SCIF_SEND_BLOCK);
 	if (err)
 		return no_turn(ep, err);
@@ -393,7 +450,7 @@ static int do_send(struct scif_endpoint *ep, scif_epd_t epd,
 	}
 	if (ep->link.shared && is_stale(ep))
 		scif_refresh(ep, epd);
-	pthread_mutex_unlock(&ep->tx_lock);
+	end_turn(&ep->sending);
 	return sent || !err ? sent : scif_fail(err);
 }
 
@@ -402,7 +459,8 @@ static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 {
 	int got = 0, now, err, gone;
 
-	err = take_turn(ep, epd, &ep->rx_lock, POLLIN, flags & SCIF_RECV_BLOCK);
+	err = take_turn(ep, epd, &ep->receiving, POLLIN,
+			flags & SCIF_RECV_BLOCK);
 	if (err)
 		return no_turn(ep, err);
 	atomic_store_explicit(&ep->ticks, 0, memory_order_relaxed);
@@ -430,7 +488,7 @@ static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 		scif_cool(ep, epd);
 	if (ep->link.shared && is_stale(ep))
 		scif_refresh(ep, epd);
-	pthread_mutex_unlock(&ep->rx_lock);
+	end_turn(&ep->receiving);
 	return got || !err ? got : scif_fail(err);
 }
 

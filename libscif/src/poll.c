@@ -25,7 +25,9 @@ short scif_ready(struct scif_endpoint *ep)
 {
 	switch (scif_state(ep)) {
 	case SCIF_LISTENING:
-		return ep->pending ? POLLIN : 0;
+		if (ep->pending)
+			return POLLIN;
+		return atomic_load(&ep->removed) ? POLLERR : 0;
 	case SCIF_CONNECTING:
 		return 0;
 	case SCIF_CONNECTED:

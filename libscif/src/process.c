@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "internal.h"
 
 enum {
@@ -103,6 +104,7 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 	if (ibv_query_device(ctx, &attr) || ibv_query_port(ctx, 1, &port))
 		goto fail;
 	set_limits(dev, &attr, &port);
+	dev->direct = scif_direct_find(ctx);
 	dev->pd = ibv_alloc_pd(ctx);
 	if (!dev->pd)
 		goto fail;
@@ -144,7 +146,7 @@ static void handle_cm_event(void)
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
 	enum rdma_cm_event_type type;
-	struct scif_endpoint *ep, *heir = NULL;
+	struct scif_endpoint *ep;
 	bool keep = true;
 	int ret;
 
@@ -166,13 +168,11 @@ static void handle_cm_event(void)
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
 		keep = ep && scif_request_event(ep, id, &hello);
 	else if (ep)
-		keep = !scif_connect_event(ep, id, type, &hello, &heir);
+		scif_connect_event(ep, id, type, &hello);
 	/* Whoever destroys an id waits for this. */
 	rdma_ack_cm_event(event);
 	if (!keep)
 		rdma_destroy_id(id); /* A peer that waits is told. */
-	if (heir)
-		scif_put(heir);
 	if (ep)
 		scif_put(ep);
 }

@@ -11,7 +11,7 @@
 #include "direct.h"
 #include "rma.h"
 
-enum { BATCH = 16, CACHE_LINE = 64 };
+enum { BATCH = 16, CACHE_LINE = 64, LATER_BYTES = 32 << 10 };
 
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
 {
@@ -136,20 +136,22 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 }
 
 /*
- * The direct path of a mic device copies from and to the addresses of one's own
- * memory. Where they are not what was registered any more, the kernel has to
- * copy, from and to the pages.
+ * On a mic device: who executes this one request. The direct path copies from
+ * and to the addresses of one's own memory, as a part of posting. Where they are
+ * not what was registered any more, the kernel has to copy, from and to the
+ * pages; and what nobody waits for, its worker.
  */
-static int post_to_kernel(struct scif_endpoint *ep, struct ibv_send_wr *wr)
+static int post_by(struct scif_endpoint *ep, struct ibv_send_wr *wr,
+		   enum micdv_path path)
 {
-	const struct scif_direct *direct = scif_direct(ep->link.dev);
+	const struct scif_direct *direct = ep->link.dev->direct;
 	struct micdv_qp_attr attr = { .path = MICDV_PATH_ENGINE };
 	struct ibv_qp *qp = ep->link.rma_qp;
 	struct ibv_send_wr *bad;
 	int err;
 
 	direct->query_qp(qp, &attr);
-	direct->set_path(qp, MICDV_PATH_ENGINE);
+	direct->set_path(qp, path);
 	err = ibv_post_send(qp, wr, &bad);
 	direct->set_path(qp, attr.path);
 	return err;
@@ -167,21 +169,34 @@ static void place_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 	wr->sg_list->lkey = ep->link.local_mr->lkey;
 }
 
+/* What is behind requests under way is not to do them, either. */
+static bool is_later(struct scif_endpoint *ep, enum scif_when when)
+{
+	if (when == SCIF_BEHIND)
+		poll_queue(ep);
+	return when == SCIF_LATER ||
+	       (when == SCIF_BEHIND && ep->rma->posted != ep->rma->completed);
+}
+
 /* With the operations' lock, and room for it. */
 static bool post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		 struct scif_region *own, const void *value)
+		 struct scif_region *own, const void *value,
+		 enum scif_when when)
 {
 	struct ibv_send_wr *bad;
 
 	if (value)
 		place_value(ep, wr, value);
+	if (ep->link.dev->direct && is_later(ep, when))
+		return !post_by(ep, wr, MICDV_PATH_WORKER);
 	if (own && !scif_region_is_there(own))
-		return !post_to_kernel(ep, wr);
+		return !post_by(ep, wr, MICDV_PATH_ENGINE);
 	return !ibv_post_send(ep->link.rma_qp, wr, &bad);
 }
 
 static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-			struct scif_region *own, const void *value)
+			struct scif_region *own, const void *value,
+			enum scif_when when)
 {
 	const uint32_t depth = ep->link.dev->depth;
 	struct scif_rma *rma = ep->rma;
@@ -195,7 +210,7 @@ static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			poll_queue(ep);
 		failed = rma->failed;
 		if (!failed && rma->posted - rma->completed < depth) {
-			posted = post(ep, wr, own, value);
+			posted = post(ep, wr, own, value, when);
 			failed = !posted;
 			rma->posted += posted;
 		}
@@ -210,22 +225,22 @@ static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 }
 
 int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		    struct scif_region *own)
+		    struct scif_region *own, enum scif_when when)
 {
-	return post_or_wait(ep, wr, own, NULL);
+	return post_or_wait(ep, wr, own, NULL, when);
 }
 
 int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			  const void *value)
 {
-	return post_or_wait(ep, wr, NULL, value);
+	return post_or_wait(ep, wr, NULL, value, SCIF_BEHIND);
 }
 
 /* @length bytes at these places of the pieces. */
 static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		     const struct scif_piece *own, uint64_t own_at,
 		     const struct scif_piece *peer, uint64_t peer_at,
-		     uint32_t length, int flags)
+		     uint32_t length, int flags, enum scif_when when)
 {
 	struct ibv_sge sge = {
 		.addr = own->addr + own_at,
@@ -241,7 +256,19 @@ static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			     .rkey = peer->key },
 	};
 
-	return scif_queue_post(ep, &wr, own->region);
+	return scif_queue_post(ep, &wr, own->region, when);
+}
+
+/*
+ * To hand a copy over takes longer than a short one does. With
+ * SCIF_RMA_USECPU the caller has the time.
+ */
+static enum scif_when when_to(int rma_flags, uint32_t length)
+{
+	return rma_flags & (SCIF_RMA_SYNC | SCIF_RMA_USECPU) ||
+			       length < LATER_BYTES ?
+		       SCIF_NOW :
+		       SCIF_LATER;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -279,7 +306,9 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		length = request_length(left, o->length - own_at,
 					p->length - peer_at, max, ordered);
 		err = post_copy(ep, opcode, o, own_at, p, peer_at, length,
-				last ? IBV_SEND_FENCE : 0);
+				last ? IBV_SEND_FENCE : 0,
+				last ? SCIF_BEHIND :
+				       when_to(rma_flags, length));
 		left -= length;
 		own_at += length;
 		peer_at += length;

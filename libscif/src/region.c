@@ -16,7 +16,7 @@
 /* A watch, if there can be one. It begins before the memory is locked. */
 static void begin_watch(struct scif_region *region)
 {
-	const struct scif_direct *direct = scif_direct(region->dev);
+	const struct scif_direct *direct = region->dev->direct;
 
 	if (direct)
 		region->watch = direct->watch(region->dev->ctx, region->addr,
@@ -26,7 +26,7 @@ static void begin_watch(struct scif_region *region)
 static void end_watch(struct scif_region *region)
 {
 	if (region->watch)
-		scif_direct(region->dev)->unwatch(region->watch);
+		region->dev->direct->unwatch(region->watch);
 }
 
 struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
@@ -73,7 +73,7 @@ void scif_region_put(struct scif_region *region)
 bool scif_region_is_current(const struct scif_region *region)
 {
 	return region->watch &&
-	       !scif_direct(region->dev)->watch_state(region->watch);
+	       !region->dev->direct->watch_state(region->watch);
 }
 
 /*
@@ -109,7 +109,7 @@ bool scif_region_is_there(struct scif_region *region)
 
 	if (!region->watch)
 		return true;
-	direct = scif_direct(region->dev);
+	direct = region->dev->direct;
 	state = direct->watch_state(region->watch);
 	if (!state)
 		return true;

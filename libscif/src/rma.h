@@ -170,13 +170,20 @@ int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 /* queue.c: the queue pair for copies. */
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
+/* May another thread do it, while the caller goes on? */
+enum scif_when {
+	SCIF_NOW,
+	SCIF_LATER,
+	SCIF_BEHIND /* if it has to wait for others anyway */
+};
+
 /*
  * Post one request, after waiting for room; 0 or ECONNRESET. @own: what it
  * copies from or to is of this region; NULL if it is the library's.
  */
 int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		    struct scif_region *own);
-/* The same for a write of the bytes of @value, which need not stay. */
+		    struct scif_region *own, enum scif_when when);
+/* The same, behind others, for the bytes of @value, which need not stay. */
 int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			  const void *value);
 int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,

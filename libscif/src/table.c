@@ -14,18 +14,20 @@
 
 #include "internal.h"
 
-enum { BUCKETS = 1024 };
+enum { BUCKETS = 1024, CHUNK = 1024, CHUNKS = 4096 };
 
 /* The endpoint that a descriptor was last known to be. */
 struct slot {
-	struct scif_endpoint *ep;
-	bool sure; /* no need to look again */
+	_Atomic(struct scif_endpoint *) ep;
+	atomic_bool sure; /* no need to look again */
 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct scif_endpoint *buckets[BUCKETS];
-static struct slot *slots;
+/* Read without the lock: what was allocated once stays. */
+static _Atomic(struct slot *) chunks[CHUNKS];
 static int slot_count;
+static struct scif_endpoint *unused;
 
 static struct scif_endpoint *find(uint64_t inode)
 {
@@ -37,24 +39,67 @@ static struct scif_endpoint *find(uint64_t inode)
 	return NULL;
 }
 
+static struct slot *slot_of(scif_epd_t epd)
+{
+	struct slot *chunk = NULL;
+
+	if (epd >= 0 && epd < CHUNK * CHUNKS)
+		chunk = atomic_load_explicit(&chunks[epd / CHUNK],
+					     memory_order_acquire);
+	return chunk ? &chunk[epd % CHUNK] : NULL;
+}
+
+static void set_slot(struct slot *slot, struct scif_endpoint *ep)
+{
+	atomic_store(&slot->ep, ep);
+	atomic_store(&slot->sure, ep);
+}
+
 static int remember(scif_epd_t epd, struct scif_endpoint *ep)
 {
-	struct slot *more;
-	int count;
+	struct slot *chunk;
 
-	if (epd >= slot_count) {
-		count = (epd + 64) * 2;
-		more = realloc(slots, count * sizeof(*slots));
-		if (!more)
+	if (epd >= CHUNK * CHUNKS)
+		return ENOMEM;
+	if (!slot_of(epd)) {
+		chunk = calloc(CHUNK, sizeof(*chunk));
+		if (!chunk)
 			return ENOMEM;
-		memset(more + slot_count, 0,
-		       (count - slot_count) * sizeof(*slots));
-		slots = more;
-		slot_count = count;
+		atomic_store_explicit(&chunks[epd / CHUNK], chunk,
+				      memory_order_release);
 	}
-	slots[epd].ep = ep;
-	slots[epd].sure = true;
+	set_slot(slot_of(epd), ep);
+	if (epd >= slot_count)
+		slot_count = epd + 1;
 	return 0;
+}
+
+/*
+ * The memory of an endpoint never becomes anything else: so scif_get() may try
+ * to take a reference to one that is freed meanwhile.
+ */
+struct scif_endpoint *scif_table_make(void)
+{
+	struct scif_endpoint *ep;
+
+	pthread_mutex_lock(&table_lock);
+	ep = unused;
+	if (ep)
+		unused = ep->next;
+	pthread_mutex_unlock(&table_lock);
+	if (!ep)
+		return calloc(1, sizeof(*ep));
+	memset((char *)ep + sizeof(ep->refs), 0,
+	       sizeof(*ep) - sizeof(ep->refs));
+	return ep;
+}
+
+void scif_table_free(struct scif_endpoint *ep)
+{
+	pthread_mutex_lock(&table_lock);
+	ep->next = unused;
+	unused = ep;
+	pthread_mutex_unlock(&table_lock);
 }
 
 bool scif_try_get(struct scif_endpoint *ep)
@@ -108,24 +153,30 @@ static struct scif_endpoint *look(scif_epd_t epd)
 	return ep;
 }
 
+/* Or NULL. */
+static struct scif_endpoint *known(scif_epd_t epd)
+{
+	struct slot *slot = slot_of(epd);
+
+	return slot && atomic_load(&slot->sure) ? atomic_load(&slot->ep) : NULL;
+}
+
 /*
  * A system call for each lookup, except while an endpoint is hot: then the
  * descriptor was looked at a moment ago.
  */
 struct scif_endpoint *scif_get(scif_epd_t epd)
 {
-	struct scif_endpoint *ep = NULL;
+	struct scif_endpoint *ep = known(epd);
 
-	pthread_mutex_lock(&table_lock);
-	if (epd >= 0 && epd < slot_count && slots[epd].sure) {
-		ep = slots[epd].ep;
-		if (ep && atomic_load_explicit(&ep->hot, memory_order_relaxed))
-			atomic_fetch_add(&ep->refs, 1);
-		else
-			ep = NULL;
+	if (ep && scif_try_get(ep)) {
+		/* Still that one, with the reference? */
+		if (known(epd) == ep &&
+		    atomic_load_explicit(&ep->hot, memory_order_relaxed))
+			return ep;
+		scif_put(ep);
 	}
-	pthread_mutex_unlock(&table_lock);
-	return ep ? ep : look(epd);
+	return look(epd);
 }
 
 /* One that has left the table tells no next: its bucket begins again. */
@@ -179,8 +230,8 @@ void scif_table_remove(struct scif_endpoint *ep)
 		*link = ep->next;
 	ep->next = NULL;
 	for (i = 0; linked && i < slot_count; i++)
-		if (slots[i].ep == ep)
-			slots[i] = (struct slot){ NULL, false };
+		if (slot_of(i) && atomic_load(&slot_of(i)->ep) == ep)
+			set_slot(slot_of(i), NULL);
 	pthread_mutex_unlock(&table_lock);
 	if (linked)
 		scif_put(ep);
@@ -192,7 +243,8 @@ void scif_table_doubt(void)
 
 	pthread_mutex_lock(&table_lock);
 	for (i = 0; i < slot_count; i++)
-		slots[i].sure = false;
+		if (slot_of(i))
+			atomic_store(&slot_of(i)->sure, false);
 	pthread_mutex_unlock(&table_lock);
 }
 
@@ -207,8 +259,10 @@ void scif_table_abandon(int null)
 			close(buckets[i]->steer.fd);
 	}
 	for (i = 0; i < slot_count; i++) {
-		if (slots[i].ep && null >= 0)
+		if (!slot_of(i))
+			continue;
+		if (atomic_load(&slot_of(i)->ep) && null >= 0)
 			dup3(null, i, O_CLOEXEC);
-		slots[i] = (struct slot){ NULL, false };
+		set_slot(slot_of(i), NULL);
 	}
 }
