@@ -58,6 +58,7 @@ int main(int argc, char **argv)
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
 	run_if_mapped(watched_cases, argc, argv);
+	run_if_mapped(handed_cases, argc, argv);
 	run_all(mapping_cases, argc, argv);
 	run_if_mapped(mapped_cases, argc, argv);
 	run_all(fence_cases, argc, argv);

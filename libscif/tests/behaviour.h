@@ -25,6 +25,7 @@ extern const struct behaviour fence_cases[];
 /* For devices whose memory others can map and watch. */
 extern const struct behaviour mapped_cases[];
 extern const struct behaviour watched_cases[];
+extern const struct behaviour handed_cases[];
 extern const struct behaviour lifetime_cases[];
 
 #endif /* SCIF_TESTS_BEHAVIOUR_H */

@@ -4,9 +4,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -525,6 +527,55 @@ static bool ordered(void)
 	munmap(bytes, BYTES);
 	return ok;
 }
+
+/* How often the workers of all mic devices had something to do. */
+static uint64_t worker_runs(void)
+{
+	uint64_t sum = 0;
+	unsigned long one;
+	glob_t files;
+	FILE *file;
+	size_t i;
+
+	sleep_ms(50); /* The counters may be as old as that. */
+	if (glob("/sys/class/infiniband/*/ports/1/hw_counters/"
+		 "engine_worker_runs",
+		 0, NULL, &files))
+		return 0;
+	for (i = 0; i < files.gl_pathc; i++) {
+		file = fopen(files.gl_pathv[i], "re");
+		if (file && fscanf(file, "%lu", &one) == 1)
+			sum += one;
+		if (file)
+			fclose(file);
+	}
+	globfree(&files);
+	return sum;
+}
+
+static bool handed_over(void)
+{
+	struct couple couple = couple_begin();
+	uint64_t before = worker_runs();
+	int i, mark, own = couple.own;
+	bool ok = true;
+
+	for (i = 0; i < 10 && ok; i++)
+		ok = succeeds(scif_writeto(own, 0, BYTES, 0, 0), 0, "write") &&
+		     succeeds(scif_readfrom(own, 0, BYTES, 0, 0), 0, "read");
+	ok = ok &&
+	     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
+		      "mark") &&
+	     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
+	     check(worker_runs() > before, "no worker of the kernel's ran");
+	couple_end(&couple);
+	return ok;
+}
+
+const struct behaviour handed_cases[] = {
+	{ 48, "long copies without SYNC are left to the kernel", handed_over },
+	{ 0, NULL, NULL }
+};
 
 const struct behaviour copy_cases[] = {
 	{ 42, "checks: state, flags, local, remote window", order_of_checks },

@@ -77,6 +77,12 @@ static int64_t do_fence_mark(struct peer_call *call)
 	return scif_fence_mark(call->epd, call->flags, &mark) ? -1 : mark;
 }
 
+/* A place below 0 is a bad address: nothing can be mapped so low. */
+static void *memory_of(const struct peer_call *call, uint8_t *arena)
+{
+	return call->local < 0 ? (void *)-call->local : arena + call->local;
+}
+
 int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 {
 	size_t length = call->length;
@@ -115,6 +121,12 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 	case PEER_WRITETO:
 		return scif_writeto(call->epd, call->local, length,
 				    call->remote, call->flags);
+	case PEER_VREADFROM:
+		return scif_vreadfrom(call->epd, memory_of(call, arena), length,
+				      call->remote, call->flags);
+	case PEER_VWRITETO:
+		return scif_vwriteto(call->epd, memory_of(call, arena), length,
+				     call->remote, call->flags);
 	case PEER_FENCE_MARK:
 		return do_fence_mark(call);
 	case PEER_FENCE_WAIT:
@@ -134,6 +146,12 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 		return 0;
 	case PEER_POKE:
 		memcpy(arena + call->local, call->data, length);
+		return 0;
+	case PEER_LOAD:
+		memcpy(call->data, (void *)call->local, length);
+		return 0;
+	case PEER_STORE:
+		memcpy((void *)call->local, call->data, length);
 		return 0;
 	case PEER_EXIT:
 		_exit(0);

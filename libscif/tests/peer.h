@@ -28,6 +28,8 @@ enum peer_op {
 	PEER_UNREGISTER,
 	PEER_READFROM,
 	PEER_WRITETO,
+	PEER_VREADFROM,
+	PEER_VWRITETO,
 	PEER_FENCE_MARK,
 	PEER_FENCE_WAIT,
 	PEER_FENCE_SIGNAL,
@@ -36,6 +38,8 @@ enum peer_op {
 	PEER_MUNMAP_SEND,
 	PEER_PEEK,
 	PEER_POKE,
+	PEER_LOAD,
+	PEER_STORE,
 	PEER_EXIT
 };
 
@@ -46,7 +50,7 @@ struct peer_call {
 	int prot;
 	struct scif_port_id port;
 	uint64_t length;
-	int64_t local;	/* an offset, or a place in the arena */
+	int64_t local;	/* an offset, a place in the arena, or an address */
 	int64_t remote; /* an offset */
 	uint64_t local_value;
 	uint64_t remote_value;

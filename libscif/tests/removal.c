@@ -2,8 +2,9 @@
 /*
  * A device is removed under calls that copy, send, receive and wait: all of
  * them end.
- * usage: scif_removal NODES OWN PEER COMMAND
- *   COMMAND  removes the device
+ * usage: scif_removal NODES OWN PEER COMMAND [listener]
+ *   COMMAND   removes the device
+ *   listener  only that of one's own node, under a call that accepts
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,6 +53,14 @@ static bool receives(int epd)
 	return scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK) == 1;
 }
 
+static bool accepts(int epd)
+{
+	struct scif_port_id peer;
+	int new;
+
+	return !scif_accept(epd, &peer, &new, SCIF_ACCEPT_SYNC);
+}
+
 static void *call_always(void *argument)
 {
 	struct caller *caller = argument;
@@ -73,7 +82,7 @@ static void drain_peer(int other)
 		sleep_ms(10);
 }
 
-static bool ends_in_time(struct caller *caller)
+static bool ends_in_time(struct caller *caller, int error)
 {
 	struct timespec end;
 
@@ -81,8 +90,8 @@ static bool ends_in_time(struct caller *caller)
 	end.tv_sec += 60;
 	return check(!pthread_timedjoin_np(caller->thread, NULL, &end),
 		     "a call that %s goes on", caller->name) &&
-	       check(caller->error == ECONNRESET, "a call that %s: %s",
-		     caller->name, strerrorname_np(caller->error));
+	       check(caller->error == error, "a call that %s: %s", caller->name,
+		     strerrorname_np(caller->error));
 }
 
 static bool removed_under(const char *command)
@@ -107,7 +116,7 @@ static bool removed_under(const char *command)
 		drain_peer(couples[2].other);
 	ok = succeeds(system(command), 0, command);
 	for (i = 0; i < CALLERS; i++)
-		ok = ends_in_time(&callers[i]) && ok;
+		ok = ends_in_time(&callers[i], ECONNRESET) && ok;
 	for (i = 0; i < CALLERS && ok; i++) {
 		ok = shows(couples[i].own, POLLHUP);
 		scif_close(couples[i].own);
@@ -115,16 +124,39 @@ static bool removed_under(const char *command)
 	return ok;
 }
 
+/* Of one's own device: nobody can come any more. */
+static bool removed_under_listener(const char *command)
+{
+	struct caller caller = { .name = "accepts", .goes_on = accepts };
+	bool ok;
+
+	caller.epd = scif_open();
+	scif_bind(caller.epd, 0);
+	scif_listen(caller.epd, 1);
+	pthread_create(&caller.thread, NULL, call_always, &caller);
+	sleep_ms(100);
+	ok = succeeds(system(command), 0, command) &&
+	     ends_in_time(&caller, ENODEV);
+	if (ok)
+		ok = check(scif_poll_now(caller.epd) == POLLERR,
+			   "scif_poll says 0x%x", scif_poll_now(caller.epd));
+	return succeeds(scif_close(caller.epd), 0, "close") && ok;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 5)
-		bail("usage: %s NODES OWN PEER COMMAND", argv[0]);
+		bail("usage: %s NODES OWN PEER COMMAND [listener]", argv[0]);
 	setenv("SCIF_NODES", argv[1], 1);
 	setenv("SCIF_NODE", argv[2], 1);
 	own_node = atoi(argv[2]);
 	peer_node = atoi(argv[3]);
 	peer_start();
-	tap_ok(removed_under(argv[4]), "%s: every call ends", argv[4]);
+	if (argc > 5)
+		tap_ok(removed_under_listener(argv[4]), "%s: accept ends",
+		       argv[4]);
+	else
+		tap_ok(removed_under(argv[4]), "%s: every call ends", argv[4]);
 	peer_end();
 	return tap_end();
 }

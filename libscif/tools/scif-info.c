@@ -61,11 +61,19 @@ static void print_nodes(const struct scif_node *nodes, int count,
 		       is_up(&nodes[self], &nodes[i]) ? "up" : "down");
 }
 
-static void print_abilities(const struct scif_node *self)
+/* A mic device maps memory of processes on the same machine. */
+static void print_paths(const struct scif_node *nodes, int count,
+			unsigned int self)
 {
-	printf("\nfrom node %u by %s: messages, windows, copies, fences%s\n",
-	       self->number, self->device,
-	       self->mic ? ", scif_mmap" : "; no scif_mmap");
+	int i;
+
+	printf("\npath from %u by %s\n", nodes[self].number,
+	       nodes[self].device);
+	for (i = 0; i < count; i++)
+		printf("%5u        messages, windows, copies, fences%s\n",
+		       nodes[i].number,
+		       nodes[self].mic && nodes[i].mic ? ", scif_mmap" :
+							 "; no scif_mmap");
 }
 
 int main(void)
@@ -83,6 +91,6 @@ int main(void)
 		return 1;
 	}
 	print_nodes(nodes, count, self);
-	print_abilities(&nodes[self]);
+	print_paths(nodes, count, self);
 	return 0;
 }
