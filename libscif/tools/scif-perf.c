@@ -244,6 +244,12 @@ static int move_vwrite(struct mover *mover, size_t length)
 	return scif_vwriteto(mover->epd, mover->from, length, 0, SCIF_RMA_SYNC);
 }
 
+static int move_vread(struct mover *mover, size_t length)
+{
+	return scif_vreadfrom(mover->epd, mover->from, length, 0,
+			      SCIF_RMA_SYNC);
+}
+
 static int move_vwrite_cached(struct mover *mover, size_t length)
 {
 	return scif_vwriteto(mover->epd, mover->from, length, 0,
@@ -301,6 +307,7 @@ static int bandwidth(int node, int port)
 		{ "writeto", move_write, epd, NULL, NULL },
 		{ "readfrom", move_read, epd, NULL, NULL },
 		{ "vwriteto", move_vwrite, epd, own, NULL },
+		{ "vreadfrom", move_vread, epd, own, NULL },
 		{ "vwriteto_cached", move_vwrite_cached, epd, own, NULL },
 		{ "vreadfrom_cached", move_vread_cached, epd, own, NULL },
 	};
