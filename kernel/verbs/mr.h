@@ -112,6 +112,7 @@ enum mic_mkey_kind {
  * @piece: device memory that nodes share, whose it is, or NULL
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
+ * @user: on demand: who registered it
  * @fault_lock: on demand: protects @fault
  * @fault: on demand: pages that were asked for, or NULL
  */
@@ -127,6 +128,7 @@ struct mic_mr {
 	struct mic_piece *piece;
 	u32 max_pages;
 	u32 bound;
+	kuid_t user;
 	spinlock_t fault_lock;
 	struct mic_fault *fault;
 };

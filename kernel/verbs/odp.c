@@ -127,6 +127,7 @@ struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	spin_lock_init(&mr->fault_lock);
 	mmgrab(current->mm);
 	mr->mkey.mm = current->mm;
+	mr->user = mic_fault_user();
 	mr->mkey.win = NULL;	/* until it is pinned there is none */
 	mr->mkey.win_off = start;
 	mr->mkey.iova = iova;

@@ -4,9 +4,15 @@
  *
  * Who copies holds locks of others, so what a program, a device or a file
  * system has to provide is left to a worker, which holds nothing but the address
- * space. A region has one such request under way, and a process a few; who asked
- * finds its outcome when it comes again.
+ * space. A region has one such request under way, a process a few, and a user
+ * no more than leaves as many to others; who asked finds its outcome when it comes
+ * again.
+ *
+ * Whoever has to provide a page may never do so. A worker that waits for one on
+ * behalf of a region that goes is told to stop, by the signal that ends processes:
+ * page faults, locks of pages and userfaultfd stop waiting then.
  */
+#include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/hugetlb.h>
@@ -14,7 +20,9 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 #include <linux/workqueue.h>
 
 #include <mic/compat.h>
@@ -26,12 +34,15 @@
 #define MIC_FAULT_STALE		(2 * HZ)
 /* As many workers may one address space keep waiting. */
 #define MIC_FAULTS_PER_MM	8
+/* As many are shared by all users; beyond them, each may have one. */
+#define MIC_FAULTS_SHARED	256
 
 /* Apart from the engine's: its workers wait for others, if need be for ever. */
 static struct workqueue_struct *mic_fault_wq;
 
 /* Those that are queued or run. */
 static LIST_HEAD(mic_faults);
+static u32 mic_faults_count;
 static DEFINE_SPINLOCK(mic_faults_lock);
 
 /**
@@ -40,6 +51,9 @@ static DEFINE_SPINLOCK(mic_faults_lock);
  * @entry: in mic_faults
  * @ref: the region's, and the worker's
  * @mm: address space, a reference to the structure
+ * @user: who registered it
+ * @task: worker that is at it, under mic_faults_lock
+ * @stop: nobody wants them any more, under mic_faults_lock
  * @va: address of the first page
  * @npages: how many
  * @write: they are going to be written
@@ -52,6 +66,9 @@ struct mic_fault {
 	struct list_head entry;
 	refcount_t ref;
 	struct mm_struct *mm;
+	kuid_t user;
+	struct task_struct *task;
+	bool stop;
 	u64 va;
 	u32 npages;
 	bool write;
@@ -87,7 +104,8 @@ static int mic_fault_in(const struct mic_fault *fault)
 	u32 i;
 
 	for (i = 0; i < fault->npages; i++) {
-		mmap_read_lock(fault->mm);
+		if (mmap_read_lock_killable(fault->mm))
+			return -EAGAIN;
 		locked = 1;
 		got = mic_pin_user_pages_remote(fault->mm, fault->va +
 						(u64)i * PAGE_SIZE, 1, flags,
@@ -103,25 +121,75 @@ static int mic_fault_in(const struct mic_fault *fault)
 	return 0;
 }
 
-/* False if its address space keeps workers enough. */
-static bool mic_fault_enter(struct mic_fault *fault)
+/*
+ * One user may have more of what is shared only while it has less than is left,
+ * so whoever comes first leaves half of it.
+ */
+static bool mic_fault_admit(const struct mic_fault *fault)
 {
 	struct mic_fault *other;
-	u32 n = 0;
+	u32 of_mm = 0, of_user = 0;
+
+	lockdep_assert_held(&mic_faults_lock);
+	list_for_each_entry(other, &mic_faults, entry) {
+		of_mm += other->mm == fault->mm;
+		of_user += uid_eq(other->user, fault->user);
+	}
+	return of_mm < MIC_FAULTS_PER_MM &&
+	       (!of_user || of_user + mic_faults_count < MIC_FAULTS_SHARED);
+}
+
+/* False if its address space or its user keeps workers enough. */
+static bool mic_fault_enter(struct mic_fault *fault)
+{
+	bool admitted;
 
 	spin_lock(&mic_faults_lock);
-	list_for_each_entry(other, &mic_faults, entry)
-		n += other->mm == fault->mm;
-	if (n < MIC_FAULTS_PER_MM)
+	admitted = mic_fault_admit(fault);
+	if (admitted) {
 		list_add(&fault->entry, &mic_faults);
+		mic_faults_count++;
+	}
 	spin_unlock(&mic_faults_lock);
-	return n < MIC_FAULTS_PER_MM;
+	return admitted;
 }
 
 static void mic_fault_leave(struct mic_fault *fault)
 {
 	spin_lock(&mic_faults_lock);
 	list_del(&fault->entry);
+	mic_faults_count--;
+	spin_unlock(&mic_faults_lock);
+}
+
+/* From here on the worker can be stopped. False if it should not even begin. */
+static bool mic_fault_begin(struct mic_fault *fault)
+{
+	bool wanted;
+
+	allow_signal(SIGKILL);
+	spin_lock(&mic_faults_lock);
+	fault->task = current;
+	wanted = !fault->stop;
+	spin_unlock(&mic_faults_lock);
+	return wanted;
+}
+
+/* The worker goes on to other work, and no signal is left for that. */
+static void mic_fault_end(struct mic_fault *fault)
+{
+	spin_lock(&mic_faults_lock);
+	fault->task = NULL;
+	spin_unlock(&mic_faults_lock);
+	disallow_signal(SIGKILL);
+}
+
+static void mic_fault_stop(struct mic_fault *fault)
+{
+	spin_lock(&mic_faults_lock);
+	fault->stop = true;
+	if (fault->task)
+		send_sig(SIGKILL, fault->task, 1);
 	spin_unlock(&mic_faults_lock);
 }
 
@@ -131,7 +199,9 @@ static void mic_fault_work(struct work_struct *work)
 
 	fault->err = -EFAULT;
 	if (mmget_not_zero(fault->mm)) {
-		fault->err = mic_fault_in(fault);
+		if (mic_fault_begin(fault))
+			fault->err = mic_fault_in(fault);
+		mic_fault_end(fault);
 		mmput(fault->mm);
 	}
 	fault->when = jiffies;
@@ -141,8 +211,27 @@ static void mic_fault_work(struct work_struct *work)
 	mic_fault_put(fault);
 }
 
+/**
+ * mic_fault_user - on whose account the caller registers memory
+ *
+ * A user who makes namespaces of users gets no more by being several in there; one
+ * made by root has users of its own.
+ *
+ * Return: user.
+ */
+kuid_t mic_fault_user(void)
+{
+	const struct user_namespace *ns = current_user_ns();
+	kuid_t user = current_uid();
+
+	for (; ns->parent; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			user = ns->owner;
+	return user;
+}
+
 static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
-					  struct mm_struct *mm, u64 va,
+					  const struct mic_mr *mr, u64 va,
 					  u32 npages)
 {
 	struct mic_fault *fault;
@@ -152,8 +241,9 @@ static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
 		return NULL;
 	INIT_WORK(&fault->work, mic_fault_work);
 	refcount_set(&fault->ref, 2);
-	mmgrab(mm);
-	fault->mm = mm;
+	mmgrab(mr->mkey.mm);
+	fault->mm = mr->mkey.mm;
+	fault->user = mr->user;
 	fault->va = va;
 	fault->npages = npages;
 	fault->write = pin->write;
@@ -217,7 +307,7 @@ static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
 		if (err != -EAGAIN)
 			return err;
 	}
-	fault = mic_fault_create(pin, mr->mkey.mm, va, npages);
+	fault = mic_fault_create(pin, mr, va, npages);
 	if (!fault)
 		return err;
 	if (mic_fault_enter(fault)) {
@@ -324,12 +414,15 @@ int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va)
  * mic_fault_forget - a region wants no more pages
  * @mr: region whose key is unknown by now
  *
- * A worker that is waiting for some goes on, and on nobody's behalf.
+ * A worker that waits for some is told to stop, and not waited for: a file system
+ * that has taken a request for a page may be past stopping.
  */
 void mic_fault_forget(struct mic_mr *mr)
 {
-	if (mr->fault)
-		mic_fault_put(mr->fault);
+	if (!mr->fault)
+		return;
+	mic_fault_stop(mr->fault);
+	mic_fault_put(mr->fault);
 	mr->fault = NULL;
 }
 
@@ -340,7 +433,7 @@ void mic_fault_forget(struct mic_mr *mr)
  */
 int mic_fault_init(void)
 {
-	mic_fault_wq = alloc_workqueue("mic_fault", WQ_UNBOUND, 0);
+	mic_fault_wq = alloc_workqueue("mic_fault", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	return mic_fault_wq ? 0 : -ENOMEM;
 }
 
