@@ -18,7 +18,7 @@ DOC = 'Documentation/limits.md'
 # Who the device is, and how its port is at the moment.
 OTHERS = re.compile(
     r'hca_id|transport|fw_ver|.*_guid|vendor_\w*id|hw_ver|board_id|port'
-    r'|phys_port_cnt|state|active_\w+|\w*_lid|port_lmc|link_layer|\w*_cntr|sm_sl'
+    r'|state|active_\w+|\w*_lid|port_lmc|link_layer|\w*_cntr|sm_sl'
     r'|subnet_timeout|init_type_reply|phys_state|GID\[.*|device_cap_flags(_ex)?')
 UNITS = {'KiB': 1 << 10, 'MiB': 1 << 20, 'GiB': 1 << 30}
 Row = collections.namedtuple('Row', 'names value tests')

@@ -151,6 +151,69 @@ static bool many_pieces(void)
 	return ok;
 }
 
+/* Each of the capacities alone, with the others small. */
+static bool each_capacity(void)
+{
+	const struct ibv_device_attr *attr = &setup.a_dev.attr;
+	const struct ibv_qp_cap caps[] = {
+		{ .max_send_wr = attr->max_qp_wr + 1 },
+		{ .max_recv_wr = attr->max_qp_wr + 1 },
+		{ .max_send_wr = 1, .max_send_sge = attr->max_sge + 1 },
+		{ .max_recv_wr = 1, .max_recv_sge = attr->max_sge + 1 },
+		{ .max_send_wr = 1, .max_inline_data = LEAST_INLINE + 1 },
+	};
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp;
+	bool ok = true;
+	size_t i;
+
+	init.send_cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
+	init.recv_cq = init.send_cq;
+	for (i = 0; i < COUNT(caps); i++) {
+		init.cap = caps[i];
+		errno = 0;
+		qp = ibv_create_qp(setup.a_dev.pd, &init);
+		ok = check(!qp && errno == EINVAL, "capacity %zu: %s", i,
+			   qp ? "created" : strerror(errno)) &&
+		     ok;
+		if (qp)
+			ibv_destroy_qp(qp);
+	}
+	ibv_destroy_cq(init.send_cq);
+	return ok;
+}
+
+/* The bytes of one place are scattered to as many as may be. */
+static bool read_pieces(void)
+{
+	struct endpoint_options options = small();
+	uint32_t n = setup.a_dev.attr.max_sge_rd, i;
+	struct ibv_sge to[LEAST_SGE + 1];
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, to, LEAST_SGE);
+	struct endpoint a, b;
+	bool ok;
+
+	if (!check(n == LEAST_SGE, "max_sge_rd is %u", n))
+		return false;
+	options.sges = n;
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	memcpy(setup.b_mem.addr, pattern_bytes(2, REGION_BYTES), REGION_BYTES);
+	for (i = 0; i <= n; i++)
+		to[i] = region_sge(&setup.a_mem, 1000 * i, 100);
+	wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr;
+	wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+	post_send(&a, &wr);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_SUCCESS);
+	for (i = 0; ok && i < n; i++)
+		ok = check(!memcmp(setup.a_mem.addr + 1000 * i,
+				   setup.b_mem.addr + 100 * i, 100),
+			   "piece %u", i);
+	wr.num_sge = n + 1;
+	ok = ok && check(try_post_send(&a, &wr) == EINVAL, "a piece more");
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 static bool max_inline(void)
 {
 	struct endpoint_options options = small();
@@ -382,6 +445,36 @@ static bool gid_table(void)
 		     "one more");
 }
 
+/* Whatever has a port's number takes that of a port only. */
+static bool ports(void)
+{
+	const unsigned int n = setup.a_dev.attr.phys_port_cnt;
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT,
+				    .port_num = n + 1 };
+	struct ibv_ah_attr ah = { .is_global = 1,
+				  .port_num = n + 1,
+				  .grh.dgid = setup.b_dev.gid };
+	struct endpoint_options options = small();
+	struct ibv_port_attr attr;
+	union ibv_gid gid;
+	struct endpoint ep;
+	bool ok;
+
+	endpoint_create(&ep, &setup.a_dev, &options);
+	ok = check(n == 1, "%u ports", n) &&
+	     check(!ibv_query_port(setup.a_dev.ctx, n, &attr), "port %u", n) &&
+	     check(ibv_query_port(setup.a_dev.ctx, n + 1, &attr),
+		   "port %u is there", n + 1) &&
+	     check(ibv_query_gid(setup.a_dev.ctx, n + 1, 0, &gid), "its GID") &&
+	     check(!ibv_create_ah(setup.a_dev.pd, &ah), "an address there") &&
+	     check(ibv_modify_qp(ep.qp, &init,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+					 IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+		   "a queue pair there");
+	endpoint_destroy(&ep);
+	return ok;
+}
+
 static bool completion_vectors(void)
 {
 	int n = setup.a_dev.ctx->num_comp_vectors, i;
@@ -486,7 +579,9 @@ static const struct {
 	{ max_qp_wr, "max_qp_wr, and one more" },
 	{ deep_queue, "max_qp_wr requests at once" },
 	{ max_sge, "max_sge, and one more" },
+	{ each_capacity, "each capacity of a queue pair, and one more" },
 	{ many_pieces, "a message of max_sge pieces" },
+	{ read_pieces, "a READ of max_sge_rd pieces, and one more" },
 	{ max_inline, "512 bytes inline, and one more" },
 	{ max_rd_atomic, "max_qp_rd_atom, and one more" },
 	{ max_cqe, "max_cqe, and one more" },
@@ -495,6 +590,7 @@ static const struct {
 	{ max_dm, "all of the device's memory, and one byte more" },
 	{ max_message, "max_msg_sz, and one byte more" },
 	{ gid_table, "gid_tbl_len, and one more" },
+	{ ports, "phys_port_cnt, and one more" },
 	{ completion_vectors, "num_comp_vectors, and one more" },
 	{ moderation, "the most of moderation" },
 	{ idle_memory, "kernel memory of an idle queue pair" },
