@@ -157,7 +157,7 @@ static bool handler_is_asked(struct stage *stage)
 	register_page(provider, stage);
 	range.range.start = (uintptr_t)provider->addr;
 	range.range.len = PAGE_BYTES;
-	provider->fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	provider->fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (provider->fd < 0 || ioctl(provider->fd, UFFDIO_API, &api) ||
 	    ioctl(provider->fd, UFFDIO_REGISTER, &range))
 		return check(false, "userfaultfd: %s", strerror(errno));
