@@ -149,6 +149,28 @@ static void mic_count_sum_direct(struct mic_dev *dev, u64 *sum)
 	mutex_unlock(&dev->direct_lock);
 }
 
+/**
+ * mic_count_sum - all counters
+ * @dev: device
+ * @value: where the MIC_CNT_MAX of them go
+ *
+ * Context: process context, without locks.
+ */
+void mic_count_sum(struct mic_dev *dev, u64 *value)
+{
+	int cpu, i;
+
+	for (i = 0; i < MIC_CNT_DIRECT; i++) {
+		u64 sum = 0;
+
+		for_each_possible_cpu(cpu)
+			sum += READ_ONCE(per_cpu_ptr(dev->counters,
+						     cpu)->value[i]);
+		value[i] = sum;
+	}
+	mic_count_sum_direct(dev, &value[MIC_CNT_DIRECT]);
+}
+
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port)
 {
@@ -159,19 +181,8 @@ struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		     u32 port, int index)
 {
-	struct mic_dev *dev = to_mic_dev(ibdev);
-	int cpu, i;
-
 	if (!port)
 		return -EINVAL;
-	for (i = 0; i < MIC_CNT_DIRECT; i++) {
-		u64 sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += READ_ONCE(per_cpu_ptr(dev->counters,
-						     cpu)->value[i]);
-		stats->value[i] = sum;
-	}
-	mic_count_sum_direct(dev, &stats->value[MIC_CNT_DIRECT]);
+	mic_count_sum(to_mic_dev(ibdev), stats->value);
 	return MIC_CNT_MAX;
 }

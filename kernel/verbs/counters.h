@@ -62,11 +62,18 @@ struct mic_counters {
 
 enum mic_counter mic_bytes_counter(u8 op);
 void mic_count_unlink_qp(struct mic_qp *qp);
+void mic_count_sum(struct mic_dev *dev, u64 *value);
 void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status);
 
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port);
 int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		     u32 port, int index);
+
+/* pma.c */
+int mic_process_mad(struct ib_device *ibdev, int flags, u32 port,
+		    const struct ib_wc *wc, const struct ib_grh *grh,
+		    const struct ib_mad *in, struct ib_mad *out,
+		    size_t *out_size, u16 *out_pkey_index);
 
 #endif /* MIC_COUNTERS_H */

@@ -107,6 +107,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.post_recv = mic_post_recv,
 	.post_send = mic_post_send,
 	.post_srq_recv = mic_post_srq_recv,
+	.process_mad = mic_process_mad,
 	.query_ah = mic_query_ah,
 	.query_device = mic_query_device,
 	.query_pkey = mic_query_pkey,

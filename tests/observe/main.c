@@ -93,6 +93,7 @@ int main(int argc, char **argv)
 	region_create(&setup.a_mem, setup.a_dev.pd, REGION_BYTES);
 	region_create(&setup.b_mem, setup.b_dev.pd, REGION_BYTES);
 	test_counters(&setup);
+	test_port(&setup);
 	test_resources(&setup);
 	test_trace(&setup);
 	test_debugfs(&setup);

@@ -54,6 +54,7 @@ struct endpoint_options impatient_options(void);
 
 /* The parts. */
 void test_counters(struct setup *setup);
+void test_port(struct setup *setup);
 void test_resources(struct setup *setup);
 void test_debugfs(struct setup *setup);
 void test_trace(struct setup *setup);
