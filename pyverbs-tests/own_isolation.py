@@ -57,6 +57,44 @@ class Isolation(Pair):
                                     self.there.mr.buf))
 
 
+    def test_receive_of_another_pd(self):
+        """Nor can a receive put data elsewhere."""
+        other = MR(PD(self.there.ctx), SIZE, ACCESS)
+        self.there.receive(self.there.sge(other))
+        self.here.post(e.IBV_WR_SEND)
+        self.assertEqual(e.IBV_WC_REM_OP_ERR, self.here.complete())
+        self.assertEqual(e.IBV_WC_LOC_PROT_ERR, self.there.complete())
+
+    def test_address_that_wraps(self):
+        """The last bytes there are, and beyond."""
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR,
+                         self.write(self.there.mr.rkey, 2 ** 64 - 4))
+
+    def test_read_only_region(self):
+        """What may be read only, only may be read."""
+        mr = MR(self.there.pd, SIZE, e.IBV_ACCESS_REMOTE_READ)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.read(mr.rkey, mr.buf))
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.write(mr.rkey, mr.buf))
+        self.again()
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.atomic(mr.rkey, mr.buf))
+
+    def test_region_without_atomics(self):
+        """Reading and writing is not counting."""
+        mr = MR(self.there.pd, SIZE, ACCESS & ~e.IBV_ACCESS_REMOTE_ATOMIC)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.write(mr.rkey, mr.buf))
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.atomic(mr.rkey, mr.buf))
+
+    def test_queue_pair_without_rights(self):
+        """A queue pair can be narrower than the region behind it."""
+        rkey, address = self.there.mr.rkey, self.there.mr.buf
+        self.again(e.IBV_ACCESS_REMOTE_WRITE)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.write(rkey, address))
+        self.assertEqual(e.IBV_WC_REM_INV_REQ_ERR, self.read(rkey, address))
+        self.again(e.IBV_ACCESS_REMOTE_READ)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.read(rkey, address))
+        self.assertEqual(e.IBV_WC_REM_INV_REQ_ERR, self.write(rkey, address))
+
+
 class Revocation(Pair):
     """What was granted and is not any more."""
 
@@ -67,6 +105,35 @@ class Revocation(Pair):
         self.assertEqual(e.IBV_WC_SUCCESS, self.write(rkey, address))
         gone.close()
         self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.write(rkey, address))
+
+    def test_region_moves(self):
+        """Reregistered elsewhere, a key shows nothing of the old place."""
+        old, new = self.there.mr, MR(self.there.pd, SIZE, ACCESS)
+        old.write('old data', 8)
+        new.write('new data', 8)
+        rkey, address = old.rkey, old.buf
+        self.assertEqual(e.IBV_WC_SUCCESS, self.read(rkey, address))
+        self.assertEqual(b'old data', self.here.mr.read(8, 0))
+        old.rereg(flags=e.IBV_REREG_MR_CHANGE_TRANSLATION, pd=None,
+                  addr=new.buf, length=SIZE, access=0)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.read(old.rkey, new.buf))
+        self.assertEqual(b'new data', self.here.mr.read(8, 0))
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.read(rkey, address))
+
+    def test_region_changes_domain(self):
+        """The queue pair's domain is no longer the region's."""
+        mr, other = self.there.mr, PD(self.there.ctx)
+        self.assertEqual(e.IBV_WC_SUCCESS, self.write(mr.rkey, mr.buf))
+        mr.rereg(flags=e.IBV_REREG_MR_CHANGE_PD, pd=other, addr=0, length=0,
+                 access=0)
+        self.assertEqual(e.IBV_WC_REM_ACCESS_ERR, self.write(mr.rkey, mr.buf))
+
+    def test_owner_is_gone(self):
+        """With the other side's context all it granted is gone."""
+        rkey, address = self.there.mr.rkey, self.there.mr.buf
+        self.assertEqual(e.IBV_WC_SUCCESS, self.write(rkey, address))
+        self.there.ctx.close()
+        self.assertEqual(e.IBV_WC_RETRY_EXC_ERR, self.write(rkey, address))
 
     def test_region_loses_a_right(self):
         """Reregistration takes effect for keys that others know."""
