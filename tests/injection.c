@@ -4,6 +4,8 @@
  * once: the kernel's fault injection lets the first, then the second and so on
  * fail, until the verb makes no more of them. The verb then fails, or does
  * without; afterwards nothing of it is left, and it works.
+ *
+ * usage: injection [--device NAME] [--peer NAME] NETDEV, one without a device
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "injection.h"
@@ -22,7 +25,11 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
 
-enum { MOST = 2000 };
+/*
+ * A device has thousands of allocations, nearly all of them of ib_core: of those
+ * behind the first ones only some fail in one run, and others in the next.
+ */
+enum { MOST = 20000, LINK_EACH = 60, LINK_STEP = 37 };
 
 struct bench bench;
 
@@ -410,15 +417,31 @@ static bool is_expected(const struct verb *verb, int error)
 	       error == EIO || error == ENOSYS;
 }
 
-/* Returns how many failures the verb went through, or -1. */
-static int fail_each(const struct verb *verb)
+/* Verbs, and how far apart failures are after the first @each. */
+struct table {
+	const struct verb *verbs;
+	unsigned int each;
+	unsigned int step;
+};
+
+static unsigned int after(const struct table *table, unsigned int n)
 {
-	unsigned int n, refused = 0;
+	if (n < table->each)
+		return n + 1;
+	/* the first step ends anywhere */
+	return n +
+	       (n == table->each ? 1 + time(NULL) % table->step : table->step);
+}
+
+/* Returns how many failures the verb went through, or -1. */
+static int fail_each(const struct table *table, const struct verb *verb)
+{
+	unsigned int n, last = 0, tried = 0, refused = 0;
 	bool failed = true, ok = true;
 	void *object;
 	int error;
 
-	for (n = 1; failed && n < MOST; n++) {
+	for (n = 1; failed && n < MOST; n = after(table, n)) {
 		fail_nth(n);
 		errno = 0;
 		object = verb->create();
@@ -432,13 +455,15 @@ static int fail_each(const struct verb *verb)
 			ok &= check(failed && is_expected(verb, error),
 				    "failure %u: %s", n, strerror(error));
 		refused += !object;
+		tried += failed;
+		last = failed ? n : last;
 	}
-	tap_note("%s: %u failures, %u of them passed on", verb->name, n - 2,
-		 refused);
-	return check(n < MOST, "it does not end") && ok ? (int)n - 2 : -1;
+	tap_note("%s: %u failures, %u of them passed on; the last was the %u.",
+		 verb->name, tried, refused, last);
+	return check(n < MOST, "it does not end") && ok ? (int)tried : -1;
 }
 
-static bool run_verb(const struct verb *verb)
+static bool run_verb(const struct table *table, const struct verb *verb)
 {
 	unsigned int files = open_files();
 	void *object;
@@ -448,7 +473,7 @@ static bool run_verb(const struct verb *verb)
 	if (!check(object, "it fails without help: %s", strerror(errno)) ||
 	    !check(!verb->destroy(object), "it can't be undone"))
 		return false;
-	failures = fail_each(verb);
+	failures = fail_each(table, verb);
 	object = verb->create();
 	return check(object, "it fails afterwards: %s", strerror(errno)) &&
 	       check(!verb->destroy(object), "it can't be undone") &&
@@ -475,10 +500,12 @@ static void bench_open(struct setup *setup)
 	pair_create(&bench.a, &setup->a_dev, &bench.b, &setup->b_dev, &options);
 	qp_verbs_open();
 	memory_verbs_open();
+	link_verbs_open();
 }
 
 static void bench_close(void)
 {
+	link_verbs_close();
 	memory_verbs_close();
 	qp_verbs_close();
 	endpoint_destroy(&bench.ud);
@@ -491,8 +518,12 @@ static void bench_close(void)
 
 int main(int argc, char **argv)
 {
-	static const struct verb *const tables[] = { verbs, qp_verbs,
-						     memory_verbs };
+	static const struct table tables[] = {
+		{ verbs, MOST, 1 },
+		{ qp_verbs, MOST, 1 },
+		{ memory_verbs, MOST, 1 },
+		{ link_verbs, LINK_EACH, LINK_STEP },
+	};
 	struct neighbours neighbours;
 	const struct verb *verb;
 	struct setup setup;
@@ -504,11 +535,15 @@ int main(int argc, char **argv)
 		return tap_end();
 	}
 	setup_open(&setup, &argc, argv, REGION_BYTES);
+	if (argc < 2)
+		bail("no netdev to make a device on");
+	bench.netdev = argv[1];
 	neighbours_open(&neighbours, &setup);
 	bench_open(&setup);
 	for (i = 0; i < COUNT(tables); i++)
-		for (verb = tables[i]; verb->name; verb++)
-			tap_ok(run_verb(verb) && neighbours_work(&neighbours),
+		for (verb = tables[i].verbs; verb->name; verb++)
+			tap_ok(run_verb(&tables[i], verb) &&
+				       neighbours_work(&neighbours),
 			       "%s", verb->name);
 	bench_close();
 	neighbours_close(&neighbours);

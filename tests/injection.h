@@ -17,6 +17,7 @@ struct verb {
 /* What verbs need that are tried here. */
 struct bench {
 	struct setup *setup;
+	const char *netdev;
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
@@ -34,13 +35,15 @@ extern struct bench bench;
 void *done(int error);
 int nothing(void *object);
 
-/* Those of injection_qps.c and of injection_memory.c; the last has no name. */
-extern const struct verb qp_verbs[], memory_verbs[];
+/* Those of injection_{qps,memory,link}.c; the last has no name. */
+extern const struct verb qp_verbs[], memory_verbs[], link_verbs[];
 
-/* What both need, before anything fails, and afterwards. */
+/* What they need, before anything fails, and afterwards. */
 void qp_verbs_open(void);
 void qp_verbs_close(void);
 void memory_verbs_open(void);
 void memory_verbs_close(void);
+void link_verbs_open(void);
+void link_verbs_close(void);
 
 #endif /* TESTS_INJECTION_H */
