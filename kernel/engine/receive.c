@@ -41,6 +41,9 @@ static enum mic_ack mic_recv_take_ring(struct mic_qp *qp)
 
 	if (n < 0) {
 		resp->broken = true;
+		ibdev_dbg(&qp->dev->ibdev,
+			  "qpn %u: an index of the receive queue makes no sense\n",
+			  qp->qpn);
 		mic_qp_event(qp, IB_EVENT_QP_FATAL);
 		mic_qp_error(qp);
 		return MIC_ACK_NONE;

@@ -377,6 +377,9 @@ static bool mic_req_next(struct mic_qp *qp, struct mic_budget *budget)
 	n = req->broken ? 0 : mic_ring_pending(&req->ring);
 	if (n < 0) {
 		req->broken = true;
+		ibdev_dbg(&qp->dev->ibdev,
+			  "qpn %u: an index of the send queue makes no sense\n",
+			  qp->qpn);
 		mic_qp_event(qp, IB_EVENT_QP_FATAL);
 		mic_qp_error(qp);
 		return false;

@@ -40,6 +40,16 @@ static void mic_cq_info(const struct mic_buf *buf, u32 entries,
 	ring->entries = entries;
 }
 
+static int mic_cq_check_attr(const struct ib_cq_init_attr *attr)
+{
+	if (attr->flags & ~(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+			    IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN))
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > MIC_MAX_CQE)
+		return -EINVAL;
+	return 0;
+}
+
 int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		  struct MIC_CREATE_CQ_ARG *arg)
 {
@@ -52,11 +62,13 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	u32 entries;
 	int err;
 
-	if (attr->flags & ~(IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
-			    IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN))
-		return -EOPNOTSUPP;
-	if (!attr->cqe || attr->cqe > MIC_MAX_CQE)
-		return -EINVAL;
+	err = mic_cq_check_attr(attr);
+	if (err) {
+		ibdev_dbg(ibcq->device,
+			  "create_cq: %u entries flags %#x: %pe\n", attr->cqe,
+			  attr->flags, ERR_PTR(err));
+		return err;
+	}
 	if (uctx && udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->ncq, MIC_MAX_CQ);

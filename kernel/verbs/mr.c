@@ -194,8 +194,8 @@ static struct ib_mr *mic_reg_null_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	return &mr->ibmr;
 }
 
-struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
-			      u64 iova, int access, struct ib_udata *udata)
+static struct ib_mr *mic_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
+				u64 iova, int access, struct ib_udata *udata)
 {
 	struct mic_reg_mr_cmd cmd;
 	struct mic_mr *mr;
@@ -222,6 +222,19 @@ struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	mr->mkey.valid = true;
 	mic_mkey_publish(to_mic_dev(ibpd->device), &mr->mkey);
 	return &mr->ibmr;
+}
+
+struct ib_mr *mic_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			      u64 iova, int access, struct ib_udata *udata)
+{
+	struct ib_mr *ibmr = mic_reg_mr(ibpd, start, length, iova, access,
+					udata);
+
+	if (IS_ERR(ibmr))
+		ibdev_dbg(ibpd->device,
+			  "reg_mr: length %llu access %#x: %pe\n", length,
+			  access, ibmr);
+	return ibmr;
 }
 
 /*

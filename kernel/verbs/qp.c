@@ -255,8 +255,15 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	int err;
 
 	err = mic_qp_check_init(init);
-	if (err)
+	if (err) {
+		ibdev_dbg(ibqp->device,
+			  "create_qp: type %d flags %#x send %u of %u receive %u of %u inline %u: %pe\n",
+			  init->qp_type, init->create_flags,
+			  init->cap.max_send_wr, init->cap.max_send_sge,
+			  init->cap.max_recv_wr, init->cap.max_recv_sge,
+			  init->cap.max_inline_data, ERR_PTR(err));
 		return err;
+	}
 	if (udata && udata->outlen < sizeof(struct mic_create_qp_resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->nqp, MIC_MAX_QP);

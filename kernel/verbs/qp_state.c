@@ -199,6 +199,12 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->modify_lock);
 	mic_qp_lock(qp);
 	err = mic_modify_locked(qp, attr, mask);
+	if (err)
+		ibdev_dbg(ibqp->device,
+			  "modify_qp: qpn %u from state %d to %d mask %#x: %pe\n",
+			  qp->qpn, qp->state,
+			  mask & IB_QP_STATE ? attr->qp_state : qp->state, mask,
+			  ERR_PTR(err));
 	/* a handler of the kernel may want a lock that the caller holds */
 	mic_qp_unlock(qp, qp->user);
 	/* in these states none is added */

@@ -26,6 +26,16 @@ static int mic_srq_buf_create(struct mic_srq *srq, struct mic_uctx *uctx)
 	return 0;
 }
 
+static int mic_srq_check_init(const struct ib_srq_init_attr *init)
+{
+	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
+		return -EOPNOTSUPP;
+	if (!init->attr.max_wr || init->attr.max_wr > MIC_MAX_WR ||
+	    init->attr.max_sge > MIC_MAX_SGE)
+		return -EINVAL;
+	return 0;
+}
+
 int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		   struct ib_udata *udata)
 {
@@ -35,11 +45,14 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	struct mic_create_srq_resp resp = {};
 	int err;
 
-	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
-		return -EOPNOTSUPP;
-	if (!init->attr.max_wr || init->attr.max_wr > MIC_MAX_WR ||
-	    init->attr.max_sge > MIC_MAX_SGE)
-		return -EINVAL;
+	err = mic_srq_check_init(init);
+	if (err) {
+		ibdev_dbg(ibsrq->device,
+			  "create_srq: type %d, %u receives of %u: %pe\n",
+			  init->srq_type, init->attr.max_wr, init->attr.max_sge,
+			  ERR_PTR(err));
+		return err;
+	}
 	if (uctx && udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->nsrq, MIC_MAX_SRQ);
