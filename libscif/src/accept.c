@@ -133,7 +133,10 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 	ep->peer.node = pending->hello.node;
 	ep->peer.port = pending->hello.port;
 	ep->link.id = pending->id;
-	pending->id->context = ep; /* which its events tell from now on */
+	/* Whom its events are for, from now on. */
+	pthread_mutex_lock(&scif_process.cm_lock);
+	pending->id->context = ep;
+	pthread_mutex_unlock(&scif_process.cm_lock);
 	err = answer(ep, epd, &pending->hello);
 	if (err) {
 		scif_close_own(ep, epd);

@@ -180,7 +180,8 @@ struct scif_process {
 	int epoll_cm; /* for connections and descriptors */
 	int kick;     /* an eventfd for the progress thread */
 	struct rdma_event_channel *cm;
-	pthread_mutex_t cm_lock; /* librdmacm uses queue pairs as events come */
+	/* of ids' contexts, and librdmacm uses queue pairs as events come */
+	pthread_mutex_t cm_lock;
 	struct scif_device *devices;
 	bool running;
 	bool forked; /* the child of a process that used the library */

@@ -140,18 +140,28 @@ void scif_process_kick(void)
 		return; /* It is awake anyway. */
 }
 
+/* With the connections' lock: whom an event is for. */
+static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
+{
+	return event->event == RDMA_CM_EVENT_CONNECT_REQUEST ?
+		       event->listen_id->context :
+		       event->id->context;
+}
+
 static void handle_cm_event(void)
 {
 	struct scif_hello hello = { 0 };
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
 	enum rdma_cm_event_type type;
-	struct scif_endpoint *ep;
+	struct scif_endpoint *ep = NULL;
 	bool keep = true;
 	int ret;
 
 	pthread_mutex_lock(&scif_process.cm_lock);
 	ret = rdma_get_cm_event(scif_process.cm, &event);
+	if (!ret)
+		ep = owner_of(event);
 	pthread_mutex_unlock(&scif_process.cm_lock);
 	if (ret)
 		return;
@@ -161,8 +171,6 @@ static void handle_cm_event(void)
 	    (type == RDMA_CM_EVENT_CONNECT_REQUEST ||
 	     type == RDMA_CM_EVENT_ESTABLISHED))
 		memcpy(&hello, event->param.conn.private_data, sizeof(hello));
-	ep = type == RDMA_CM_EVENT_CONNECT_REQUEST ? event->listen_id->context :
-						     id->context;
 	if (ep && !scif_try_get(ep))
 		ep = NULL;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)

@@ -142,9 +142,8 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
  * pages; and what nobody waits for, its worker.
  */
 static int post_by(struct scif_endpoint *ep, struct ibv_send_wr *wr,
-		   enum micdv_path path)
+		   const struct scif_direct *direct, enum micdv_path path)
 {
-	const struct scif_direct *direct = ep->link.dev->direct;
 	struct micdv_qp_attr attr = { .path = MICDV_PATH_ENGINE };
 	struct ibv_qp *qp = ep->link.rma_qp;
 	struct ibv_send_wr *bad;
@@ -183,14 +182,15 @@ static bool post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 		 struct scif_region *own, const void *value,
 		 enum scif_when when)
 {
+	const struct scif_direct *direct = ep->link.dev->direct;
 	struct ibv_send_wr *bad;
 
 	if (value)
 		place_value(ep, wr, value);
-	if (ep->link.dev->direct && is_later(ep, when))
-		return !post_by(ep, wr, MICDV_PATH_WORKER);
-	if (own && !scif_region_is_there(own))
-		return !post_by(ep, wr, MICDV_PATH_ENGINE);
+	if (direct && is_later(ep, when))
+		return !post_by(ep, wr, direct, MICDV_PATH_WORKER);
+	if (direct && own && !scif_region_is_there(own))
+		return !post_by(ep, wr, direct, MICDV_PATH_ENGINE);
 	return !ibv_post_send(ep->link.rma_qp, wr, &bad);
 }
 
