@@ -26,16 +26,18 @@ enum {
 	REMOTE = SCIF_SIGNAL_REMOTE
 };
 
-/* Until @word has @value. */
-static bool becomes(volatile uint64_t *word, uint64_t value, const char *what)
+/* Until there is @value at @place, a multiple of 4. */
+static bool becomes(const uint8_t *place, uint64_t value, const char *what)
 {
-	uint64_t limit = deadline();
+	uint64_t limit = deadline(), word;
 	unsigned int round = 0;
 
-	while (*word != value && now_ms() < limit)
+	do {
 		relax(round++);
-	return check(*word == value, "%s: 0x%llx, expected 0x%llx", what,
-		     (unsigned long long)*word, (unsigned long long)value);
+		memcpy(&word, place, sizeof(word));
+	} while (word != value && now_ms() < limit);
+	return check(word == value, "%s: 0x%llx, expected 0x%llx", what,
+		     (unsigned long long)word, (unsigned long long)value);
 }
 
 static bool peer_becomes(int64_t place, uint64_t value, const char *what)
@@ -115,8 +117,7 @@ static bool signal_windows(void)
 static bool signal_values(int who)
 {
 	struct couple couple = couple_begin();
-	volatile uint64_t *word = (uint64_t *)(couple.mem + 16);
-	volatile uint64_t *odd = (uint64_t *)(couple.mem + 36);
+	uint8_t *word = couple.mem + 16, *odd = couple.mem + 36;
 	int own = couple.own, i;
 	uint64_t last;
 	bool ok = true;
@@ -134,7 +135,7 @@ static bool signal_values(int who)
 	     becomes(odd, 5ULL << 40, "local") &&
 	     peer_becomes(44, 6ULL << 40, "remote") && ok;
 	for (i = 1; i <= 10 && ok && who == SELF; i++) {
-		*word = 0;
+		memset(word, 0, 8);
 		memset(couple.mem + 65536, i, BYTES - 65536);
 		ok = succeeds(scif_writeto(own, 65536, BYTES - 65536, 65536, 0),
 			      0, "write") &&
