@@ -1,27 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh and lib/suites.sh.
+# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh, or
+# lib/vms.sh, and lib/suites.sh.
 
 # mpi_compile KIND PROGRAM: tests/mpi/PROGRAM.c for openmpi or mpich, into
 # $SCRATCH/PROGRAM.KIND.
 mpi_compile() {
 	"mpicc.$1" -O2 -Wall -Wextra -Werror -o "$SCRATCH/$2.$1" \
-		"$MIC_TREE/tests/mpi/$2.c"
-}
-
-# What starts a process on another node, as rsh would.
-make_agent() {
-	cat >"$SCRATCH/agent" <<-'END'
-		#!/bin/bash
-		while [[ $1 == -* ]]; do
-			shift
-		done
-		node=$1
-		shift
-		exec ip netns exec "$node" unshare --uts sh -c \
-			'hostname "$0" && eval "$1"' "$node" "$*"
-	END
-	chmod +x "$SCRATCH/agent"
+		"$MIC_TREE/tests/mpi/$2.c" &&
+		give_to_nodes "$SCRATCH/$2.$1"
 }
 
 # mpi_hosts WAY RANKS: each rank's node.

@@ -87,6 +87,44 @@ no_node_devices() {
 	! rdma dev show | grep -q ' node[01]:'
 }
 
+# What starts a process on another node, as rsh would.
+make_agent() {
+	cat >"$SCRATCH/agent" <<-'END'
+		#!/bin/bash
+		while [[ $1 == -* ]]; do
+			shift
+		done
+		node=$1
+		shift
+		exec ip netns exec "$node" unshare --uts sh -c \
+			'hostname "$0" && eval "$1"' "$node" "$*"
+	END
+	chmod +x "$SCRATCH/agent"
+}
+
+# named_on I NAME: the pid of a process of that name there.
+named_on() {
+	local pid
+
+	for pid in $(ip netns pids "node$1"); do
+		if grep -s -q -x -- "${2:0:15}" "/proc/$pid/comm"; then
+			echo "$pid"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# nothing_on I: no process runs there.
+nothing_on() {
+	! ip netns pids "node$1" | grep -q .
+}
+
+# give_to_nodes FILE: it is on both under the same name, as any file.
+give_to_nodes() {
+	[ -e "$1" ]
+}
+
 # gid_on_node I: the index of its address's RoCE v2 GID.
 gid_on_node() {
 	on_node "$1" bash -c "$(declare -f gid_index); gid_index $(node_device "$1")"
