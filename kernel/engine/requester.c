@@ -234,8 +234,7 @@ static struct mic_node *mic_req_node(struct mic_qp *qp)
 		req->node = NULL;
 	}
 	if (!req->node)
-		req->node = mic_fabric_find(req->op.addr,
-					    dev_net(qp->dev->ndev));
+		req->node = mic_fabric_find(req->op.addr, qp->dev->ndev);
 	return req->node;
 }
 
@@ -250,7 +249,7 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	enum mic_ack ack;
 
 	if (mic_req_is_mcast(qp)) {
-		mic_mcast_submit(&qp->req.op, dev_net(qp->dev->ndev));
+		mic_mcast_submit(&qp->req.op, qp->dev->ndev);
 		return MIC_ACK_OK;
 	}
 	node = mic_req_node(qp);

@@ -11,16 +11,16 @@
 #include <mic/fabric.h>
 
 /*
- * A node with members of a group; the node outlives it. A remote node is told
- * of all groups, since only it knows its members: @ndev leads there, and is
- * NULL for a node of this kernel.
+ * A node with members of a group; node and netdev outlive it. @ndev is what a
+ * node of this kernel stands on, or what leads to a remote one, which is told of
+ * all groups, since only it knows its members.
  */
 struct mic_mcast {
 	struct list_head entry;
 	union ib_gid mgid;
 	struct mic_node *node;
-	struct net_device *ndev;
-	possible_net_t net;
+	const struct net_device *ndev;
+	bool remote;
 	u32 members;
 };
 
@@ -35,7 +35,7 @@ static struct mic_mcast *mic_mcast_lookup(const struct mic_node *node,
 
 	lockdep_assert_held(&mic_mcasts_lock);
 	list_for_each_entry(mcast, &mic_mcasts, entry)
-		if (mcast->node == node && !mcast->ndev &&
+		if (mcast->node == node && !mcast->remote &&
 		    !memcmp(&mcast->mgid, mgid, sizeof(*mgid)))
 			return mcast;
 	return NULL;
@@ -45,13 +45,13 @@ static struct mic_mcast *mic_mcast_lookup(const struct mic_node *node,
  * mic_mcast_join - a node has one more member of a group
  * @node: node; stays until it has left
  * @mgid: multicast GID
- * @net: network namespace in which the group is heard
+ * @ndev: netdev it stands on; stays until it has left
  *
  * Context: process context.
  * Return: 0 or -ENOMEM.
  */
 int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
-		   struct net *net)
+		   const struct net_device *ndev)
 {
 	struct mic_mcast *mcast;
 	int err = 0;
@@ -66,7 +66,7 @@ int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
 		}
 		mcast->node = node;
 		mcast->mgid = *mgid;
-		write_pnet(&mcast->net, net);
+		mcast->ndev = ndev;
 		list_add_tail_rcu(&mcast->entry, &mic_mcasts);
 	}
 	mcast->members++;
@@ -117,6 +117,7 @@ int mic_mcast_join_all(struct mic_node *node, struct net_device *ndev)
 		return -ENOMEM;
 	mcast->node = node;
 	mcast->ndev = ndev;
+	mcast->remote = true;
 	mutex_lock(&mic_mcasts_lock);
 	list_add_tail_rcu(&mcast->entry, &mic_mcasts);
 	mutex_unlock(&mic_mcasts_lock);
@@ -136,7 +137,7 @@ void mic_mcast_leave_all(struct mic_node *node)
 
 	mutex_lock(&mic_mcasts_lock);
 	list_for_each_entry(mcast, &mic_mcasts, entry)
-		if (mcast->node == node && mcast->ndev)
+		if (mcast->node == node && mcast->remote)
 			found = mcast;
 	if (found)
 		list_del_rcu(&found->entry);
@@ -148,21 +149,42 @@ void mic_mcast_leave_all(struct mic_node *node)
 }
 EXPORT_SYMBOL_GPL(mic_mcast_leave_all);
 
-static bool mic_mcast_hears(const struct mic_mcast *mcast,
-			    const struct mic_op *op, struct net *net)
+static bool mic_mcast_has_member(const struct mic_mcast *mcast,
+				 const struct mic_op *op,
+				 const struct net_device *ndev)
 {
-	return !mcast->ndev && net_eq(read_pnet(&mcast->net), net) &&
+	return !mcast->remote && net_eq(dev_net(mcast->ndev), dev_net(ndev)) &&
 	       !memcmp(&mcast->mgid, &op->addr->dgid, sizeof(mcast->mgid));
+}
+
+static bool mic_mcast_is_on(const struct net_device *ndev,
+			    const struct net_device *below)
+{
+	bool is_on;
+
+	rcu_read_lock();
+	is_on = mic_ndev_is_on(ndev, below);
+	rcu_read_unlock();
+	return is_on;
+}
+
+/* A remote node hears what is sent over the netdev that leads there. */
+static bool mic_mcast_hears(const struct mic_mcast *mcast,
+			    const struct mic_op *op,
+			    const struct net_device *ndev)
+{
+	return mic_mcast_has_member(mcast, op, ndev) ||
+	       (mcast->remote && mic_mcast_is_on(ndev, mcast->ndev));
 }
 
 /**
  * mic_mcast_submit - deliver a datagram to all nodes with members of its group
  * @op: datagram, to a multicast GID
- * @net: network namespace of the sender
+ * @ndev: the sender's netdev
  *
  * Context: process context, may sleep.
  */
-void mic_mcast_submit(struct mic_op *op, struct net *net)
+void mic_mcast_submit(struct mic_op *op, const struct net_device *ndev)
 {
 	struct mic_mcast *mcast;
 	int idx;
@@ -170,8 +192,7 @@ void mic_mcast_submit(struct mic_op *op, struct net *net)
 	idx = srcu_read_lock(&mic_mcasts_srcu);
 	list_for_each_entry_srcu(mcast, &mic_mcasts, entry,
 				 srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (mic_mcast_hears(mcast, op, net) ||
-		    (mcast->ndev && net_eq(dev_net(mcast->ndev), net)))
+		if (mic_mcast_hears(mcast, op, ndev))
 			mic_node_submit(mcast->node, op);
 	}
 	srcu_read_unlock(&mic_mcasts_srcu, idx);
@@ -193,7 +214,8 @@ void mic_mcast_submit_on(struct mic_op *op, const struct net_device *ndev)
 	idx = srcu_read_lock(&mic_mcasts_srcu);
 	list_for_each_entry_srcu(mcast, &mic_mcasts, entry,
 				 srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (mic_mcast_hears(mcast, op, dev_net(ndev)))
+		if (mic_mcast_has_member(mcast, op, ndev) &&
+		    mic_mcast_is_on(mcast->ndev, ndev))
 			mic_node_submit(mcast->node, op);
 	}
 	srcu_read_unlock(&mic_mcasts_srcu, idx);

@@ -240,10 +240,7 @@ EXPORT_SYMBOL_GPL(mic_fabric_unregister_notifier);
 static bool mic_gid_is_on(const struct mic_gid_entry *entry,
 			  const struct net_device *ndev)
 {
-	return !entry->remote &&
-	       (entry->ndev == ndev ||
-		netdev_has_upper_dev_all_rcu((struct net_device *)ndev,
-					     entry->ndev));
+	return !entry->remote && mic_ndev_is_on(entry->ndev, ndev);
 }
 
 /**
@@ -310,26 +307,32 @@ EXPORT_SYMBOL_GPL(mic_fabric_find_on);
 /*
  * Within a network namespace a GID is as good as an IP address. From another
  * namespace the network must have let the neighbour discovery through: then
- * the resolved Ethernet address is that of the owner of the GID.
+ * the resolved Ethernet address is that of the owner of the GID. A remote node
+ * can be reached over the netdev that leads there, and over no other one: on
+ * another wire somebody else may say that he has the GID.
  */
 static bool mic_gid_reachable(const struct mic_gid_entry *entry,
-			      const struct mic_addr *addr, struct net *net)
+			      const struct mic_addr *addr,
+			      const struct net_device *ndev)
 {
 	const u8 *mac = entry->remote ? entry->mac : entry->ndev->dev_addr;
 
-	return net_eq(dev_net(entry->ndev), net) ||
+	if (entry->remote && !mic_ndev_is_on(ndev, entry->ndev))
+		return false;
+	return net_eq(dev_net(entry->ndev), dev_net(ndev)) ||
 	       ether_addr_equal(mac, addr->dmac);
 }
 
 /**
  * mic_fabric_find - find the node an address leads to
  * @addr: address vector
- * @net: network namespace of the sender's netdev
+ * @ndev: the sender's netdev
  *
  * Context: any.
  * Return: the node with a reference for the caller, or NULL.
  */
-struct mic_node *mic_fabric_find(const struct mic_addr *addr, struct net *net)
+struct mic_node *mic_fabric_find(const struct mic_addr *addr,
+				 const struct net_device *ndev)
 {
 	struct mic_gid_entry *entry, *found = NULL;
 	struct rhlist_head *list, *pos;
@@ -338,7 +341,7 @@ struct mic_node *mic_fabric_find(const struct mic_addr *addr, struct net *net)
 	rcu_read_lock();
 	list = rhltable_lookup(&mic_gids, &addr->dgid, mic_gid_params);
 	rhl_for_each_entry_rcu(entry, pos, list, hash) {
-		if (!mic_gid_reachable(entry, addr, net))
+		if (!mic_gid_reachable(entry, addr, ndev))
 			continue;
 		/* nobody else can take the place of a node of this kernel */
 		if (!found || (found->remote && !entry->remote))

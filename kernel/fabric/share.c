@@ -5,6 +5,7 @@
 #include <linux/export.h>
 #include <linux/netdevice.h>
 
+#include <mic/fabric.h>
 #include <mic/share.h>
 
 static LIST_HEAD(mic_pools);
@@ -44,15 +45,12 @@ EXPORT_SYMBOL_GPL(mic_pool_del);
 static bool mic_pool_serves(const struct mic_pool *pool,
 			    const struct net_device *ndev)
 {
-	bool above;
+	bool serves;
 
-	if (pool->ndev == ndev)
-		return true;
 	rcu_read_lock();
-	above = netdev_has_upper_dev_all_rcu(pool->ndev,
-					     (struct net_device *)ndev);
+	serves = mic_ndev_is_on(ndev, pool->ndev);
 	rcu_read_unlock();
-	return above;
+	return serves;
 }
 
 /**

@@ -49,7 +49,7 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 		err = -ENOMEM;
 		goto free;
 	}
-	err = mic_mcast_join(dev->node, gid, dev_net(dev->ndev));
+	err = mic_mcast_join(dev->node, gid, dev->ndev);
 	if (err)
 		goto free;
 	list_add_tail(&member->entry, &dev->members);

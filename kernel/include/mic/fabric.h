@@ -10,6 +10,7 @@
 #define MIC_FABRIC_H
 
 #include <linux/kref.h>
+#include <linux/netdevice.h>
 #include <linux/notifier.h>
 #include <linux/percpu-refcount.h>
 #include <linux/completion.h>
@@ -96,12 +97,27 @@ void mic_mcast_leave_all(struct mic_node *node);
 void mic_mcast_submit_on(struct mic_op *op, const struct net_device *ndev);
 
 int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
-		   struct net *net);
+		   const struct net_device *ndev);
 void mic_mcast_leave(struct mic_node *node, const union ib_gid *mgid);
-void mic_mcast_submit(struct mic_op *op, struct net *net);
+void mic_mcast_submit(struct mic_op *op, const struct net_device *ndev);
 
 struct mic_node *mic_fabric_find(const struct mic_addr *addr,
-				 struct net *net);
+				 const struct net_device *ndev);
+
+/**
+ * mic_ndev_is_on - is a netdev another one, or stacked on it?
+ * @ndev: netdev
+ * @below: the other one
+ *
+ * Context: any, under RCU.
+ */
+static inline bool mic_ndev_is_on(const struct net_device *ndev,
+				  const struct net_device *below)
+{
+	return ndev == below ||
+	       netdev_has_upper_dev_all_rcu((struct net_device *)below,
+					    (struct net_device *)ndev);
+}
 
 /**
  * mic_node_is_live - whether a node still takes operations
