@@ -13,7 +13,8 @@
 #   --nodes N                 boot N VMs on one shared PCI memory region and run
 #                             COMMAND on the first, node 0; each has one
 #                             processor and 2G unless told otherwise
-#   --region BYTES            the region's size, a power of two (256M)
+#   --regions N               that many regions, each of them a device (1)
+#   --region BYTES            a region's size, a power of two (256M)
 #   --no-doorbell             the region comes without interrupts
 #   --network                 two nodes have a network card each, with a cable
 #                             between them; see make_rxe_node
@@ -59,11 +60,11 @@ set -eu
 . "$TREE/buildlib/vm/judge.sh"
 
 kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
-nodes=1 region=256M doorbell=1 network=''
+nodes=1 regions=1 region=256M doorbell=1 network=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
-		--region)
+		--regions | --region)
 		need_value "$@"
 		declare "${1#--}=$2"
 		shift

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """On the host: what a rig of several nodes needs beside node 0.
 
-  host.py SOCKETS REGION-BYTES FOLDER...
+  host.py SOCKETS REGIONS REGION-BYTES FOLDER...
 
 One FOLDER for each node. For all but the first, which belongs to the caller,
 it has a file "argv" with the words of a command that boots the node. SOCKETS
-is a folder: in it appear "ivshmem", the server of the shared region, "region",
+is a folder: in it appear "ivshmem-R", the server of shared region R, "region-R",
 the region itself, "port-K" for node K's serial port, and "ready" when all of
 that is there.
 
@@ -70,13 +70,11 @@ class Node:
 
 
 class Host:
-    def __init__(self, sockets, size, folders):
+    def __init__(self, sockets, regions, size, folders):
         self.sockets = sockets
         self.selector = selectors.DefaultSelector()
-        self.server = ivshmem.Server(f"{sockets}/ivshmem", size)
-        self.wait_on(self.server.listener, self.device_connects)
-        os.symlink(f"/proc/{os.getpid()}/fd/{self.server.memory}",
-                   f"{sockets}/region")
+        for i in range(regions):
+            self.serve(i, size)
         self.nodes = [Node(i, f) for i, f in enumerate(folders)]
         for node in self.nodes:
             self.listen(node)
@@ -86,13 +84,20 @@ class Host:
     def wait_on(self, file, function, events=selectors.EVENT_READ):
         self.selector.register(file, events, function)
 
-    # the region's devices
+    # the regions and their devices
 
-    def device_connects(self, _):
-        self.wait_on(self.server.accept(), self.device_says)
+    def serve(self, number, size):
+        server = ivshmem.Server(f"{self.sockets}/ivshmem-{number}", size)
+        os.symlink(f"/proc/{os.getpid()}/fd/{server.memory}",
+                   f"{self.sockets}/region-{number}")
+        self.wait_on(server.listener, lambda _: self.device_connects(server))
 
-    def device_says(self, sock):
-        if self.server.readable(sock):
+    def device_connects(self, server):
+        self.wait_on(server.accept(),
+                     lambda sock: self.device_says(server, sock))
+
+    def device_says(self, server, sock):
+        if server.readable(sock):
             self.selector.unregister(sock)
 
     # the serial ports
@@ -291,7 +296,7 @@ class Host:
 
 def main():
     die_with_parent()
-    Host(sys.argv[1], int(sys.argv[2]), sys.argv[3:]).run()
+    Host(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]).run()
 
 
 main()

@@ -11,6 +11,10 @@ check_nodes() {
 	[1-8]) ;;
 	*) die "--nodes $nodes is no number of nodes" "give 1 to 8" ;;
 	esac
+	case $regions in
+	[1-4]) ;;
+	*) die "--regions $regions is no number of regions" "give 1 to 4" ;;
+	esac
 	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
 		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ "$nodes" -eq 1 ]; then
@@ -22,19 +26,23 @@ check_nodes() {
 
 # node_words NODE: what a node of several has more than a VM alone.
 node_words() {
+	local i
+
 	words+=(-chardev "socket,id=rig,path=$sockets/port-$1"
 		-device "virtserialport,chardev=rig,name=rig")
 	if [ -n "$network" ]; then
 		words+=(-netdev "dgram,id=net,local.type=unix,local.path=$sockets/net-$1,remote.type=unix,remote.path=$sockets/net-$((1 - $1))"
 			-device "virtio-net-pci,netdev=net,mac=02:00:00:00:78:0$(($1 + 1)),romfile=")
 	fi
-	if [ -n "$doorbell" ]; then
-		words+=(-chardev "socket,id=region,path=$sockets/ivshmem"
-			-device "ivshmem-doorbell,vectors=8,chardev=region")
-	else
-		words+=(-object "memory-backend-file,id=region,share=on,mem-path=$sockets/region,size=$region"
-			-device "ivshmem-plain,memdev=region")
-	fi
+	for ((i = 0; i < regions; i++)); do
+		if [ -n "$doorbell" ]; then
+			words+=(-chardev "socket,id=region$i,path=$sockets/ivshmem-$i"
+				-device "ivshmem-doorbell,vectors=8,chardev=region$i")
+		else
+			words+=(-object "memory-backend-file,id=region$i,share=on,mem-path=$sockets/region-$i,size=$region"
+				-device "ivshmem-plain,memdev=region$i")
+		fi
+	done
 }
 
 # start_nodes: returns when node 0 can be started too.
@@ -54,7 +62,7 @@ start_nodes() {
 			-serial chardev:console \
 			>"$run_dir/node-$i/argv"
 	done
-	MIC_SLOW=$slow python3 "$TREE/buildlib/nodes/host.py" "$sockets" \
+	MIC_SLOW=$slow python3 "$TREE/buildlib/nodes/host.py" "$sockets" "$regions" \
 		"$(numfmt --from=iec "$region")" "${folders[@]}" \
 		2>"$run_dir/nodes" &
 	host_pid=$!
