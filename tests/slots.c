@@ -39,11 +39,10 @@ static int import(int fd, const struct endpoint *ep,
 {
 	struct mic_window_import req = { .qpn = ep->qp->qp_num,
 					 .rkey = region->mr->rkey };
+	int error = ioctl(fd, MIC_IOC_IMPORT, &req) ? errno : 0;
 
-	if (ioctl(fd, MIC_IOC_IMPORT, &req))
-		return errno;
 	*slot = req.slot;
-	return 0;
+	return error;
 }
 
 static bool gives(int fd, const struct endpoint *ep,
