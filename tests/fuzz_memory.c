@@ -129,7 +129,9 @@ static void round_of_chaos(struct random_state *random, unsigned int steps)
 		exit(1);
 	for (i = 0; i < steps; i++) {
 		post_something(random);
-		ioctl(fd, MIC_IOC_DOORBELL,
+		ioctl(fd,
+		      random_below(random, 2) ? MIC_IOC_DOORBELL :
+						MIC_IOC_DOORBELL_LATER,
 		      ends[random_below(random, 2 * PAIRS)].qp->qp_num);
 		if (!random_below(random, 8))
 			poll_all();

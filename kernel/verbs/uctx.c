@@ -106,16 +106,14 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 		return PTR_ERR(qp);
 	switch (cmd) {
 	case MIC_IOC_DOORBELL:
-		trace_mic_doorbell(qp);
-		mic_count(qp->dev, MIC_CNT_DOORBELL);
-		mic_poll_add(qp);
-		mic_qp_kick(qp);
-		break;
 	case MIC_IOC_DOORBELL_LATER:
 		trace_mic_doorbell(qp);
 		mic_count(qp->dev, MIC_CNT_DOORBELL);
 		mic_poll_add(qp);
-		mic_qp_kick_deferred(qp);
+		if (cmd == MIC_IOC_DOORBELL)
+			mic_qp_kick(qp);
+		else
+			mic_qp_kick_deferred(qp);
 		break;
 	case MIC_IOC_CQ_EVENT:
 		mic_cq_notify(qp->send_cq);

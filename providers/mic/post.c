@@ -15,10 +15,6 @@
 	 1u << IBV_WR_SEND | 1u << IBV_WR_SEND_WITH_IMM |                      \
 	 1u << IBV_WR_SEND_WITH_INV | 1u << IBV_WR_ATOMIC_WRITE)
 
-/*
- * What was posted stays posted when this fails: a device that is gone says so
- * by an asynchronous event.
- */
 static int ring(const struct mic_qp *qp, unsigned long request)
 {
 	int ret;
@@ -30,9 +26,13 @@ static int ring(const struct mic_qp *qp, unsigned long request)
 	return ret;
 }
 
+/*
+ * What was posted stays posted when this fails: a device that is gone says so
+ * by an asynchronous event.
+ */
 void mic_ring_doorbell(const struct mic_qp *qp)
 {
-	/* A kernel that does not know it does the work at once. */
+	/* A kernel that has no other call does the work at once. */
 	if (qp->direct.path != MICDV_PATH_WORKER ||
 	    (ring(qp, MIC_IOC_DOORBELL_LATER) < 0 && errno == ENOTTY))
 		ring(qp, MIC_IOC_DOORBELL);
