@@ -183,10 +183,6 @@ static bool wait_for_receive(struct pair *pair)
 }
 
 /*
- * More completions than entries: those that fit are there, the event comes,
- * and the queue pair can be destroyed.
- */
-/*
  * If both the process and the kernel execute requests, each has room for as many
  * completions as the queue was made for, as they do not ask each other.
  */
@@ -197,6 +193,10 @@ static unsigned int fold(void)
 	return path && !strcmp(path, "random") ? 2 : 1;
 }
 
+/*
+ * More completions than entries: those that fit are there, the event comes,
+ * and the queue pair can be destroyed.
+ */
 static bool overflow_cq(struct setup *setup, struct endpoint *a,
 			struct endpoint *b, struct ibv_cq *cq)
 {
