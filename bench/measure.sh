@@ -6,14 +6,15 @@
 # mic-engine, mic-poll, rxe).
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
-#           of ib_write_bw and such; raw; memcpy_bw; tcp_bw; tcp_lat;
+#           of ib_write_bw and such; what mpi.sh measures; raw; memcpy_bw;
+#           tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
 #           raw_pages: a load among many pages;
 #           fair_*: one beside large ones; busy_*: many at once;
 #           inbox_send: the ring of Documentation/send-bypass.md
 #   device  mic; mic-engine, the same with all requests executed by the kernel;
 #           mic-poll, with a thread that polls send queues; rxe, tcp, memcpy,
-#           raw
+#           raw; of MPI also mic-ud, shm
 #   size    of a message in bytes; write_qps, write_mrs, raw_pages: the number of
 #           them
 #   value   null if the measurement failed
@@ -46,6 +47,7 @@ plan_full() {
 	lat_sizes=(8 64 512 4096 65536)
 	qps=(1 10 100 1000)
 	mrs=(1 100 10000 100000)
+	mpi_rounds=200
 }
 
 plan_quick() {
@@ -54,6 +56,7 @@ plan_quick() {
 	lat_sizes=(8 4096)
 	qps=(1 1000)
 	mrs=(1 1000)
+	mpi_rounds=50
 	attempts=2
 }
 
@@ -63,6 +66,7 @@ plan_demo() {
 	lat_sizes=(8)
 	qps=()
 	mrs=()
+	mpi_rounds=0
 	attempts=2
 }
 
@@ -190,6 +194,13 @@ lat() {
 	done
 }
 
+# mpi ROUNDS
+mpi() {
+	echo "mpi"
+	timeout -k 5 400 "$MIC_TREE/bench/mpi.sh" "$1" >>"$group_results" ||
+		failed mpi "status $?"
+}
+
 # scale WHAT DEVICE COUNT...
 scale() {
 	local what=$1 device=$2 direct=1 ends gid0 gid1
@@ -285,6 +296,8 @@ main() {
 	group inbox tool inbox 8 64 512
 	measure_devices "$@"
 	measure_many "$@"
+	# once: most of it is the time that mpirun takes to start
+	[ "$mpi_rounds" -eq 0 ] || attempts=1 group mpi mpi "$mpi_rounds"
 	[ ! -e "$failures" ]
 }
 

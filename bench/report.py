@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Print the results of measure.sh as tables.
 
-usage: report.py [--demo] DIRECTORY
+usage: report.py [--demo | --mpi] DIRECTORY
 
-With --demo: each perftest program on mic and on rxe, side by side.
+With --demo: each perftest program on mic and on rxe, side by side. With --mpi:
+only the table of MPI.
 """
 
 import os
@@ -17,6 +18,7 @@ DEVICES = ("mic", "rxe")
 ENGINE = "mic-engine"
 POLLED = "mic-poll"
 BW_TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
+MPI_DEVICES = ("mic", "mic-ud", "tcp", "shm")
 LAT_TESTS = ("ib_write_lat", "ib_send_lat", "ib_read_lat", "ib_atomic_lat")
 
 
@@ -97,6 +99,22 @@ def print_fairness(results):
         print(f"{qps} busy queue pairs, Mmsg/s: {number_text(rate)} by one"
               f" process, {number_text(both)} by two")
         print()
+
+
+def print_mpi(results):
+    rows = [["", "size", *MPI_DEVICES]]
+    for kind in ("openmpi", "mpich"):
+        for figure, unit in (("latency", "us"), ("bandwidth", "MiB/s")):
+            test = f"{kind}_{figure}"
+            for size, _ in results.series(test, "mic"):
+                rows.append([f"{kind} {figure}, {unit}", size_text(size)] +
+                            [number_text(results.get(test, device, size))
+                             for device in MPI_DEVICES])
+    if len(rows) == 1:
+        return
+    print("MPI between two nodes: mic by RC, by UD, TCP; shm: on one node")
+    print_table(rows)
+    print()
 
 
 class Aims:
@@ -229,6 +247,7 @@ def print_all(results):
     print_rates(results)
     print_scaling(results)
     print_fairness(results)
+    print_mpi(results)
     engine = Aims(results, ENGINE)
     engine.engine()
     engine.print("The engine path's aims")
@@ -285,13 +304,15 @@ def print_remarks(directory):
 
 
 def main(arguments):
-    demo = "--demo" in arguments
-    directories = [a for a in arguments if a != "--demo"]
-    if len(directories) != 1:
+    printers = {"--demo": print_demo, "--mpi": print_mpi}
+    options = [a for a in arguments if a in printers]
+    directories = [a for a in arguments if a not in printers]
+    if len(directories) != 1 or len(options) > 1:
         print(__doc__, file=sys.stderr)
         return 2
     results = Results(os.path.join(directories[0], "results.json"))
-    (print_demo if demo else print_all)(results)
+    for option in options or [None]:
+        printers.get(option, print_all)(results)
     print_remarks(directories[0])
     return 0
 

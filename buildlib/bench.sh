@@ -5,9 +5,10 @@
 #
 # Measures in one virtual machine: mic and rxe with perftest, mic also with all
 # requests executed by the kernel (mic-engine) and with a thread that polls send
-# queues (mic-poll), TCP over the loopback device, memcpy, and a cache line
-# bounced between two processes (raw). Prints tables, with the aims beside what
-# was measured, and draws build/bench/throughput.svg and build/bench/latency.svg.
+# queues (mic-poll), TCP over the loopback device, memcpy, MPI over mic, TCP and
+# shared memory, and a cache line bounced between two processes (raw). Prints
+# tables, with the aims beside what was measured, and draws
+# build/bench/throughput.svg and build/bench/latency.svg.
 #
 #   --quick         few sizes
 #   --nodes 2       between two machines that share a PCI region: mic, rxe over a
@@ -59,6 +60,9 @@ if [ "$nodes" -eq 2 ]; then
 	out=$BUILD/bench-nodes
 	command=(bench/nodes.sh "$plan")
 	options=(--nodes 2 --network)
+else
+	need_packages openmpi-bin libopenmpi-dev mpich libmpich-dev \
+		build-essential
 fi
 need_packages python3
 mkdir -p "$out"
