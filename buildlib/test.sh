@@ -20,9 +20,9 @@
 # is judged by its exit status (0 passed, 77 skipped: its last line says
 # why). In the VM it has $MIC_TREE, $MIC_KERNEL, $MIC_SLOW (4 on the debug
 # kernel), $TEST_NAME, $MIC_OUT (what it puts in $MIC_OUT/$TEST_NAME.* is kept
-# in build/test-logs), and . "$MIC_TREE/buildlib/guest.sh" for helpers. What
-# it starts is killed afterwards, and mic0 and mic1 are made again if it
-# changed them.
+# in build/test-logs), the variables MIC_TEST_* of ./run test, and
+# . "$MIC_TREE/buildlib/guest.sh" for helpers. What it starts is killed
+# afterwards, and mic0 and mic1 are made again if it changed them.
 #
 # A skip is a failure unless the file expected-skips beside it says so in
 # a line "TEST/CASE  REASON" (patterns); "@debug " or "@!debug " before it: only

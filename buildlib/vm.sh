@@ -35,7 +35,8 @@
 # has a network but what it makes of the region.
 #
 # The host's files are there, but changes to them stay in the VM, except in
-# the folder --out (in the VM: $MIC_OUT). Afterwards the kernel log is
+# the folder --out (in the VM: $MIC_OUT). COMMAND has the variables MIC_TEST_* of
+# this process. Afterwards the kernel log is
 # read: a warning, an Oops, a lockdep or KASAN report, a hung task, or a
 # module that can't be unloaded is a failure, with exit status 125. A VM
 # that hangs or is over its time is ended; its exit status is 124.

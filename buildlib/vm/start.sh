@@ -18,7 +18,10 @@ prepare_run() {
 	[ "$kernel" != debug ] || slow=4
 	interactive=0
 	if [ $# -gt 0 ]; then
-		printf '%q ' exec "$@" >"$run_dir/command"
+		{
+			settings
+			printf '%q ' exec "$@"
+		} >"$run_dir/command"
 		timeout=${timeout:-600}
 	else
 		interactive=1
@@ -26,6 +29,15 @@ prepare_run() {
 	fi
 	write_config 0 "$run_dir" >"$run_dir/config"
 	make_initramfs "$run_dir/initramfs"
+}
+
+# What tests can be told: the variables MIC_TEST_*.
+settings() {
+	local name
+
+	for name in "${!MIC_TEST_@}"; do
+		printf 'export %s=%q\n' "$name" "${!name}"
+	done
 }
 
 # write_config NODE FOLDER: read by busybox sh and by bash in the VM.
