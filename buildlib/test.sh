@@ -103,6 +103,9 @@ collect_tests() {
 			name=$(basename "$file" .test)
 			[ -x "$file" ] || continue
 			is_wanted "$name" "$file" || continue
+			[ -z "${file_of[$name]:-}" ] ||
+				die "two tests are called $name" \
+					"rename $file or ${file_of[$name]}"
 			names+=("$name")
 			file_of[$name]=$file
 			limit_of[$name]=$(header "$file" timeout 60)
