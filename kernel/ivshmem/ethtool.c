@@ -27,15 +27,10 @@ static const char mic_stat_names[MIC_PATH_STATS][ETH_GSTRING_LEN] = {
 /* The registers and the header are what they were. */
 static int mic_test_header(struct mic_ivs *ivs)
 {
-	const struct mic_region_hdr *hdr = ivs->mem;
-
 	if (ivs->vectors &&
 	    (readl(ivs->regs + 8) & 0xffff) != ivs->doorbell)
 		return -EIO;
-	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC &&
-	       READ_ONCE(hdr->version) == MIC_REGION_VERSION &&
-	       READ_ONCE(hdr->nodes) == ivs->geo.nodes &&
-	       READ_ONCE(hdr->lane_size) == ivs->geo.lane_size ? 0 : -EIO;
+	return mic_region_stands(ivs) ? 0 : -EIO;
 }
 
 /* This node's lanes to itself, which nothing else uses, keep what is written. */

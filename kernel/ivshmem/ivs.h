@@ -60,6 +60,7 @@ struct mic_geometry {
  * @mem_size: bytes of it that the device has
  * @phys: where it is
  * @geo: where things are
+ * @id: the region's
  * @slot: this node's entry of the node table
  * @owner: what it was taken with
  * @term: how often it was taken; 0 while another has it
@@ -72,6 +73,7 @@ struct mic_geometry {
  * @doorbell: number that rings this node
  * @ndev: network interface
  * @tick: heartbeat, and what is looked at now and then
+ * @asleep: the machine is suspended: no tick
  * @interrupts: how many came
  * @gids_changed: tells when GIDs are to be published anew
  * @gids_dirty: they are
@@ -92,6 +94,7 @@ struct mic_ivs {
 	u64 mem_size;
 	phys_addr_t phys;
 	struct mic_geometry geo;
+	u32 id;
 	u32 slot;
 	u32 owner;
 	u32 term;
@@ -104,6 +107,7 @@ struct mic_ivs {
 	u32 doorbell;
 	struct net_device *ndev;
 	struct delayed_work tick;
+	bool asleep;
 	atomic_t interrupts;
 	struct notifier_block gids_changed;
 	bool gids_dirty;
@@ -374,6 +378,7 @@ void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
 /* region.c: the region's header and this node's entry */
 extern uint mic_dead_ms;
 int mic_region_attach(struct mic_ivs *ivs);
+bool mic_region_stands(const struct mic_ivs *ivs);
 int mic_region_join(struct mic_ivs *ivs);
 void mic_region_leave(struct mic_ivs *ivs);
 void mic_region_announce(struct mic_ivs *ivs);
@@ -387,6 +392,8 @@ int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
 /* path.c: one path, its session and its thread */
 struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot);
 void mic_path_destroy(struct mic_path *path);
+void mic_path_park(struct mic_path *path);
+void mic_path_unpark(struct mic_path *path);
 void mic_path_look(struct mic_path *path);
 void mic_path_wake(struct mic_path *path);
 void mic_path_ring(struct mic_path *path);
@@ -415,6 +422,7 @@ void mic_pool_destroy(struct mic_ivs *ivs);
 int mic_share_init(struct mic_path *path);
 void mic_share_exit(struct mic_path *path);
 void mic_share_wake(struct mic_path *path);
+void mic_share_flush(struct mic_path *path);
 void mic_share_look(struct mic_path *path);
 int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
 		    struct mic_map *map);

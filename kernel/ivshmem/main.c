@@ -6,6 +6,7 @@
 #include <linux/io.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
+#include <linux/pm.h>
 #include <linux/slab.h>
 
 #include "ivs.h"
@@ -78,6 +79,8 @@ static void mic_ivs_tick(struct work_struct *work)
 					   struct mic_ivs, tick);
 	u32 i;
 
+	if (READ_ONCE(ivs->asleep))
+		return;
 	if (!ivs->term)
 		mic_ivs_take_entry_back(ivs);
 	else if (!mic_region_beat(ivs))
@@ -293,6 +296,48 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 	pci_free_irq_vectors(pdev);
 }
 
+/*
+ * Others are to see the node leave, and it must not use what they have granted
+ * when it wakes up: the paths go down in order, and then the entry is given up.
+ */
+static int mic_ivs_suspend(struct device *dev)
+{
+	struct mic_ivs *ivs = dev_get_drvdata(dev);
+	u32 i;
+
+	WRITE_ONCE(ivs->asleep, true);
+	cancel_delayed_work_sync(&ivs->tick);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_park(ivs->path[i]);
+	netif_carrier_off(ivs->ndev);
+	WRITE_ONCE(ivs->term, 0);
+	mic_region_leave(ivs);
+	return 0;
+}
+
+/* The tick takes the entry again, as if somebody else had taken it meanwhile. */
+static int mic_ivs_resume(struct device *dev)
+{
+	struct mic_ivs *ivs = dev_get_drvdata(dev);
+	u32 i;
+
+	if (!mic_region_stands(ivs)) {
+		dev_err(dev, "this is another region now\n");
+		return -ENODEV;
+	}
+	ivs->doorbell = readl(ivs->regs + MIC_IVS_POSITION) & 0xffff;
+	ivs->other = 0;
+	WRITE_ONCE(ivs->asleep, false);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_unpark(ivs->path[i]);
+	queue_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(mic_ivs_pm, mic_ivs_suspend, mic_ivs_resume);
+
 static const struct pci_device_id mic_ivs_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_REDHAT_QUMRANET, 0x1110) },
 	{}
@@ -304,6 +349,7 @@ static struct pci_driver mic_ivs_driver = {
 	.id_table = mic_ivs_ids,
 	.probe = mic_ivs_probe,
 	.remove = mic_ivs_remove,
+	.driver.pm = pm_sleep_ptr(&mic_ivs_pm),
 };
 
 module_pci_driver(mic_ivs_driver);

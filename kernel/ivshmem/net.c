@@ -279,8 +279,7 @@ static void mic_net_setup(struct net_device *ndev)
 /* Local, and the same whenever the node has this entry of this region. */
 static void mic_net_set_mac(struct mic_ivs *ivs, struct net_device *ndev)
 {
-	const struct mic_region_hdr *hdr = ivs->mem;
-	u32 id = READ_ONCE(hdr->id);
+	u32 id = ivs->id;
 	const u8 mac[ETH_ALEN] = {
 		0x02, 'm', id >> 16, id >> 8, id, ivs->slot + 1,
 	};

@@ -439,7 +439,8 @@ static void mic_path_sleep(struct mic_path *path)
 		path->sleeps = 1;
 	mic_path_set_need_kick(path, path->sleeps);
 	smp_mb();	/* need_kick, then the last look */
-	if (!kthread_should_stop() && !mic_path_has_news(path)) {
+	if (!kthread_should_stop() && !kthread_should_park() &&
+	    !mic_path_has_news(path)) {
 		path->stat[MIC_STAT_SLEEP]++;
 		schedule();
 	}
@@ -452,6 +453,12 @@ static int mic_path_thread(void *arg)
 	struct mic_path *path = arg;
 
 	while (!kthread_should_stop()) {
+		if (kthread_should_park()) {
+			if (path->up)
+				mic_path_go_down(path);
+			kthread_parkme();
+			continue;
+		}
 		mic_path_control(path);
 		mic_share_look(path);
 		if (path->up) {
@@ -473,6 +480,31 @@ static int mic_path_thread(void *arg)
 	if (path->up)
 		mic_path_go_down(path);
 	return 0;
+}
+
+/**
+ * mic_path_park - take a path down, until mic_path_unpark()
+ * @path: path
+ *
+ * On return nothing of the other node's is mapped, which it has been told.
+ *
+ * Context: the tick does not run.
+ */
+void mic_path_park(struct mic_path *path)
+{
+	kthread_park(path->task);
+	mic_share_flush(path);
+}
+
+/**
+ * mic_path_unpark - let a path come up again
+ * @path: path
+ */
+void mic_path_unpark(struct mic_path *path)
+{
+	/* it has slept, the other node perhaps not */
+	path->last = jiffies;
+	kthread_unpark(path->task);
 }
 
 static void mic_path_init_lanes(struct mic_path *path)

@@ -71,7 +71,8 @@ static void mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr)
 	hdr->nodes = geo->nodes;
 	hdr->size = ivs->mem_size;
 	hdr->lane_size = geo->lane_size;
-	hdr->id = mic_random_id();
+	ivs->id = mic_random_id();
+	hdr->id = ivs->id;
 	hdr->table = geo->table;
 	hdr->channels = geo->channels;
 	hdr->lanes = geo->lanes;
@@ -111,6 +112,7 @@ static int mic_region_check(struct mic_ivs *ivs,
 	    hdr.slices > hdr.size || !IS_ALIGNED(hdr.slice_size, 4096) ||
 	    hdr.slice_size > div_u64(hdr.size - hdr.slices, hdr.nodes))
 		goto nonsense;
+	ivs->id = hdr.id;
 	return 0;
 
 nonsense:
@@ -188,6 +190,23 @@ int mic_region_attach(struct mic_ivs *ivs)
 
 	dev_err(&ivs->pdev->dev, "the region is in use by something else\n");
 	return -EBUSY;
+}
+
+/**
+ * mic_region_stands - is this the region that was attached?
+ * @ivs: device
+ *
+ * Return: false if somebody has written there, or formatted it anew.
+ */
+bool mic_region_stands(const struct mic_ivs *ivs)
+{
+	const struct mic_region_hdr *hdr = ivs->mem;
+
+	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC &&
+	       READ_ONCE(hdr->version) == MIC_REGION_VERSION &&
+	       READ_ONCE(hdr->id) == ivs->id &&
+	       READ_ONCE(hdr->nodes) == ivs->geo.nodes &&
+	       READ_ONCE(hdr->lane_size) == ivs->geo.lane_size;
 }
 
 static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)

@@ -334,6 +334,16 @@ void mic_share_wake(struct mic_path *path)
 }
 
 /**
+ * mic_share_flush - wait until all is done that a path's end leads to
+ * @path: path that is down, and that nobody wakes the worker for
+ */
+void mic_share_flush(struct mic_path *path)
+{
+	if (path->granted)
+		flush_work(&path->share_work);
+}
+
+/**
  * mic_share_look - has the other node changed a table?
  * @path: path
  *
