@@ -4,6 +4,7 @@
  */
 #include <linux/export.h>
 #include <linux/netdevice.h>
+#include <linux/pfn.h>
 
 #include <mic/fabric.h>
 #include <mic/share.h>
@@ -106,3 +107,29 @@ void mic_lease_end(struct mic_lease *lease)
 	mutex_unlock(&mic_lease_lock);
 }
 EXPORT_SYMBOL_GPL(mic_lease_end);
+
+/**
+ * mic_lease_pfn - find a page
+ * @lease: lease that has not ended
+ * @page: its number, within bounds
+ *
+ * Return: where it is.
+ */
+unsigned long mic_lease_pfn(const struct mic_lease *lease, unsigned long page)
+{
+	u32 low = 0, high = lease->nruns, middle;
+
+	if (!lease->run)
+		return PHYS_PFN(lease->phys) + page;
+	/* the first run that ends behind it */
+	while (high - low > 1) {
+		middle = low + (high - low) / 2;
+		if (page < lease->run[middle - 1].end)
+			high = middle;
+		else
+			low = middle;
+	}
+	return lease->run[low].pfn +
+	       (page - (low ? lease->run[low - 1].end : 0));
+}
+EXPORT_SYMBOL_GPL(mic_lease_pfn);

@@ -21,6 +21,7 @@
 #include "lane.h"
 #include "layout.h"
 
+struct mic_aperture;
 struct mic_path;
 
 enum mic_ivs_limits {
@@ -161,6 +162,8 @@ enum mic_path_stat {
  * @seg: its data: one piece, in a lane
  * @data: list of @seg
  * @map: what is granted with MIC_OP_MAP
+ * @extents: where the extents of that go, in a lane
+ * @nextents: how many they are
  * @path: where it came from
  * @payload: bytes that came with it
  * @tag: to be returned
@@ -172,6 +175,8 @@ struct mic_served {
 	struct mic_seg seg;
 	struct mic_sgl data;
 	struct mic_map map;
+	void *extents;
+	u32 nextents;
 	struct mic_path *path;
 	u32 payload;
 	u32 tag;
@@ -179,9 +184,11 @@ struct mic_served {
 };
 
 /**
- * struct mic_share - a part of this node's slice that the other node may map
+ * struct mic_share - memory of this node that the other node may map
  * @grant: the holder's; NULL if that waits no longer
- * @piece: pages, with a reference; NULL: those of the last owner of the slice
+ * @piece: pages of the slice, with a reference
+ * @extents: or others, with references; if there is neither, it is a part of the
+ *	slice that the last owner had granted
  * @gen: number of the grant, or of the last one
  * @owner: of the other node's entry
  * @used: there is a grant
@@ -191,11 +198,26 @@ struct mic_served {
 struct mic_share {
 	struct mic_grant *grant;
 	struct mic_piece *piece;
+	struct mic_extents *extents;
 	u32 gen;
 	u32 owner;
 	bool used;
 	bool revoked;
 	unsigned long since;
+};
+
+/**
+ * struct mic_range - memory of another node that can be mapped
+ * @aperture: where; NULL: nowhere
+ * @start: first byte, as the other node has it
+ * @end: behind the last
+ * @offset: of @start in the aperture
+ */
+struct mic_range {
+	struct mic_aperture *aperture;
+	u64 start;
+	u64 end;
+	u64 offset;
 };
 
 /**
@@ -270,6 +292,11 @@ struct mic_share {
  * @maps: what was last written to the channel's word of that name
  * @maps_seen: the other node's, by the thread
  * @maps_at: when that was, in jiffies
+ *
+ * @range: the other node's memory in apertures, under mic_lease_lock
+ * @reach: there is some
+ * @apertures: &mic_aperture_changes when it was looked for
+ * @aperture_entry: in the list of all paths, under mic_lease_lock
  */
 struct mic_path {
 	struct mic_ivs *ivs;
@@ -341,6 +368,11 @@ struct mic_path {
 	atomic_t maps;
 	u32 maps_seen;
 	unsigned long maps_at;
+
+	struct mic_range range[MIC_REGION_BEACONS];
+	bool reach;
+	u32 apertures;
+	struct list_head aperture_entry;
 };
 
 /* What an interface's private part is. */
@@ -429,6 +461,25 @@ int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
 int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
 		     const struct mic_map *map);
 void mic_share_disown(struct mic_path *path, const struct mic_map *map);
+void mic_share_take_away(struct mic_path *path, phys_addr_t start,
+			 phys_addr_t end);
+
+/* aperture.c: other nodes' memory as it is */
+bool mic_has_apertures(void);
+bool mic_is_aperture(const struct pci_dev *pdev);
+int mic_aperture_probe(struct pci_dev *pdev);
+void mic_aperture_remove(struct pci_dev *pdev);
+void mic_aperture_add_path(struct mic_path *path);
+void mic_aperture_del_path(struct mic_path *path);
+void mic_aperture_find(struct mic_path *path);
+void mic_aperture_look(struct mic_path *path);
+int mic_aperture_lease(const struct mic_path *path, struct mic_lease *lease,
+		       const struct mic_map *map);
+
+/* beacon.c: what other nodes find this one's memory by */
+void mic_beacons_create(void);
+void mic_beacons_destroy(void);
+void mic_beacons_announce(struct mic_region_node *entry);
 
 /* net.c: the network interface */
 int mic_net_create(struct mic_ivs *ivs);

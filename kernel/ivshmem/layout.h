@@ -16,6 +16,7 @@
 
 #define MIC_REGION_MAGIC	0x316261662d63696dULL	/* "mic-fab1" */
 #define MIC_REGION_VERSION	2
+#define MIC_BEACON_MAGIC	0x636165622d63696dULL	/* "mic-beac" */
 
 enum mic_region_limits {
 	MIC_REGION_NODES = 16,		/* nodes a region can have */
@@ -25,6 +26,8 @@ enum mic_region_limits {
 	MIC_LANE_MIN = 512 << 10,
 	MIC_LANE_MAX = 4 << 20,
 	MIC_MAP_SLOTS = 256,		/* grants of a node to another */
+	MIC_REGION_BEACONS = 2,		/* beacons in a node's memory */
+	MIC_BEACON_STEP = 1 << 20,	/* one in this much of an aperture */
 };
 
 /**
@@ -72,6 +75,8 @@ struct mic_region_gid {
  * @vectors: its interrupts; 0 if it can't be interrupted and polls
  * @mac: address of its network interface
  * @heartbeat: counts while the node lives
+ * @beacon_id: random, what each &struct mic_beacon begins with; 0: there is none
+ * @beacon: the node's addresses of them; 0: none
  * @gid_seq: odd while the GIDs change
  * @ngid: number of GIDs
  * @gid: GIDs
@@ -86,8 +91,10 @@ struct mic_region_node {
 	u8 zero0[42];
 	/* public: */
 	u64 heartbeat;			/* 64 */
+	u8 beacon_id[16];
+	u64 beacon[MIC_REGION_BEACONS];
 	/* private: */
-	u8 zero1[56];
+	u8 zero1[24];
 	/* public: */
 	u32 gid_seq;			/* 128 */
 	u32 ngid;
@@ -97,6 +104,25 @@ struct mic_region_node {
 	struct mic_region_gid gid[MIC_REGION_GIDS];	/* 192 */
 	/* private: */
 	u8 zero3[64];
+};
+
+/**
+ * struct mic_beacon - at the beginning of a page of a node's own memory
+ * @magic: MIC_BEACON_MAGIC
+ * @id: &mic_region_node.beacon_id
+ * @addr: address of the page, as the node has it
+ * @start: first byte of the memory that the page is in
+ * @end: behind its last byte
+ *
+ * Who has an aperture looks for it there, and knows by it whose memory that is, and
+ * what is where.
+ */
+struct mic_beacon {
+	u64 magic;
+	u8 id[16];
+	u64 addr;
+	u64 start;
+	u64 end;
 };
 
 enum mic_lane_id {
@@ -221,7 +247,7 @@ struct mic_rec_request {
 
 /*
  * MIC_REC_RESPONSE; the payload is data of a READ. The answer to MIC_OP_MAP has the
- * fields of &struct mic_map.
+ * fields of &struct mic_map, and perhaps a list of &struct mic_extent.
  */
 struct mic_rec_response {
 	struct mic_rec rec;
@@ -250,7 +276,9 @@ static_assert(sizeof(struct mic_region_hdr) <= MIC_REGION_HDR);
 static_assert(offsetof(struct mic_region_hdr, lock) == 72);
 static_assert(sizeof(struct mic_region_node) == 2048);
 static_assert(offsetof(struct mic_region_node, heartbeat) == 64);
+static_assert(offsetof(struct mic_region_node, beacon_id) == 72);
 static_assert(offsetof(struct mic_region_node, gid_seq) == 128);
+static_assert(sizeof(struct mic_beacon) == 48);
 static_assert(offsetof(struct mic_region_node, gid) == 192);
 static_assert(sizeof(struct mic_region_channel) == 128);
 static_assert(offsetof(struct mic_region_channel, cons) == 64);

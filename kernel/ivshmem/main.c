@@ -222,6 +222,8 @@ static int mic_ivs_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	struct mic_ivs *ivs;
 	int err;
 
+	if (mic_is_aperture(pdev))
+		return mic_aperture_probe(pdev);
 	ivs = devm_kzalloc(&pdev->dev, sizeof(*ivs), GFP_KERNEL);
 	if (!ivs)
 		return -ENOMEM;
@@ -283,6 +285,10 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 {
 	struct mic_ivs *ivs = pci_get_drvdata(pdev);
 
+	if (mic_is_aperture(pdev)) {
+		mic_aperture_remove(pdev);
+		return;
+	}
 	/* devices on the interface go with it */
 	mic_net_unregister(ivs);
 	mic_fabric_unregister_notifier(&ivs->gids_changed);
@@ -305,6 +311,9 @@ static int mic_ivs_suspend(struct device *dev)
 	struct mic_ivs *ivs = dev_get_drvdata(dev);
 	u32 i;
 
+	/* what is mapped of an aperture goes with the paths */
+	if (mic_is_aperture(to_pci_dev(dev)))
+		return 0;
 	WRITE_ONCE(ivs->asleep, true);
 	cancel_delayed_work_sync(&ivs->tick);
 	for (i = 0; i < ivs->geo.nodes; i++)
@@ -322,6 +331,8 @@ static int mic_ivs_resume(struct device *dev)
 	struct mic_ivs *ivs = dev_get_drvdata(dev);
 	u32 i;
 
+	if (mic_is_aperture(to_pci_dev(dev)))
+		return 0;
 	if (!mic_region_stands(ivs)) {
 		dev_err(dev, "this is another region now\n");
 		return -ENODEV;
@@ -352,7 +363,24 @@ static struct pci_driver mic_ivs_driver = {
 	.driver.pm = pm_sleep_ptr(&mic_ivs_pm),
 };
 
-module_pci_driver(mic_ivs_driver);
+static int __init mic_ivs_init(void)
+{
+	int err;
+
+	mic_beacons_create();
+	err = pci_register_driver(&mic_ivs_driver);
+	if (err)
+		mic_beacons_destroy();
+	return err;
+}
+module_init(mic_ivs_init);
+
+static void __exit mic_ivs_exit(void)
+{
+	pci_unregister_driver(&mic_ivs_driver);
+	mic_beacons_destroy();
+}
+module_exit(mic_ivs_exit);
 
 MODULE_DESCRIPTION("Nodes of the memory fabric that share a PCI region");
 MODULE_LICENSE("Dual BSD/GPL");

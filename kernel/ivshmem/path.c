@@ -201,6 +201,7 @@ static void mic_path_go_up(struct mic_path *path)
 	path->up_peer = READ_ONCE(path->peer);
 	path->rung = 0;
 	path->stat[MIC_STAT_UP]++;
+	mic_aperture_find(path);
 	mic_path_set_up(path, true);
 	mic_path_read_gids(path);
 	dev_info_ratelimited(&path->ivs->pdev->dev, "node %u is there\n",
@@ -260,6 +261,7 @@ static void mic_path_control(struct mic_path *path)
 	if (path->up) {
 		if (mic_path_stands(path, term)) {
 			mic_path_read_gids(path);
+			mic_aperture_look(path);
 			return;
 		}
 		mic_path_go_down(path);
@@ -578,6 +580,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 		return ERR_CAST(task);
 	}
 	path->task = task;
+	mic_aperture_add_path(path);
 	return path;
 }
 
@@ -588,6 +591,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 void mic_path_destroy(struct mic_path *path)
 {
 	kthread_stop(path->task);
+	mic_aperture_del_path(path);
 	mic_share_exit(path);
 	kvfree(path);
 }

@@ -284,6 +284,7 @@ void mic_region_announce(struct mic_ivs *ivs)
 	memcpy(entry->mac, ivs->ndev->dev_addr, ETH_ALEN);
 	WRITE_ONCE(entry->doorbell, ivs->doorbell);
 	WRITE_ONCE(entry->vectors, ivs->vectors);
+	mic_beacons_announce(entry);
 }
 
 /**

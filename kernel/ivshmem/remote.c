@@ -219,6 +219,8 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 		return MIC_ACK_NONE;
 	if (!room)
 		return mic_remote_wait(path, op);
+	if (op->code == MIC_OP_MAP && READ_ONCE(path->reach))
+		op->ex = MIC_MAP_EXTENTS;
 	if (mic_op_is_reliable(op)) {
 		tag = mic_pending_add(path, op);
 		if (!tag) {
@@ -271,18 +273,29 @@ const struct mic_node_ops mic_remote_ops = {
 	.attach = mic_share_attach,
 };
 
-/* The data of a READ goes where it belongs, if it belongs anywhere. */
+/* Does data belong there? That of a READ, or the extents of a map. */
+static bool mic_remote_data_ok(const struct mic_pending *p,
+			       const struct mic_rec_response *resp)
+{
+	const struct mic_op *op = p->op;
+	u32 off = resp->seg_off - op->seg_off;
+
+	if (op->code == MIC_OP_MAP)
+		return !p->got && op->ex & MIC_MAP_EXTENTS;
+	return op->code == MIC_OP_READ && resp->seg_off >= op->seg_off &&
+	       off == p->got && resp->rec.payload <= op->seg_len - off;
+}
+
+/* It goes where it belongs, if it belongs anywhere. */
 static bool mic_remote_data(struct mic_path *path, struct mic_pending *p,
 			    const struct mic_rec_response *resp,
 			    const void *data)
 {
 	u32 len = resp->rec.payload;
 	struct mic_op *op = p->op;
-	u32 off = resp->seg_off - op->seg_off;
 
 	lockdep_assert_held(&path->lock);
-	if (op->code != MIC_OP_READ || resp->seg_off < op->seg_off ||
-	    off != p->got || len > op->seg_len - off)
+	if (!mic_remote_data_ok(p, resp))
 		return false;
 	p->copying = true;
 	spin_unlock(&path->lock);

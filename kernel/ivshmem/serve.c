@@ -108,10 +108,21 @@ static int mic_serve_grant(struct mic_op *op, struct mic_grant *grant,
 			   u64 offset, u64 bytes)
 {
 	struct mic_served *served = container_of(op, struct mic_served, op);
+	const struct mic_extents *list = grant->extents;
+	u32 n = 0;
+	int err;
 
-	served->map.offset = grant->piece->offset + offset;
 	served->map.length = bytes;
-	return mic_share_grant(served->path, grant, &served->map);
+	if (grant->piece) {
+		served->map.offset = grant->piece->offset + offset;
+	} else {
+		n = list->n;
+		memcpy(served->extents, list->at, n * sizeof(*list->at));
+	}
+	err = mic_share_grant(served->path, grant, &served->map);
+	if (!err)
+		served->nextents = n;
+	return err;
 }
 
 /* From the shared memory to an operation. @req is our copy. */
@@ -147,6 +158,7 @@ static bool mic_serve_parse(struct mic_served *served,
 		.map = &served->map,
 	};
 	served->map = (struct mic_map) {};
+	served->nextents = 0;
 	mic_serve_addr(&served->addr, req);
 	served->payload = req->rec.payload;
 	served->tag = req->rec.tag;
@@ -209,7 +221,8 @@ static void mic_serve_answer(struct mic_path *path,
 {
 	const struct mic_op *op = &served->op;
 	bool data = op->code == MIC_OP_READ && !path->group_ack;
-	u32 payload = data ? op->seg_len : 0;
+	u32 payload = data ? op->seg_len :
+			     served->nextents * sizeof(struct mic_extent);
 	const struct mic_rec_response resp = {
 		.rec.size = mic_rec_size(sizeof(resp), payload),
 		.rec.type = MIC_REC_RESPONSE,
@@ -268,6 +281,15 @@ static int mic_serve_ping(struct mic_path *path, u32 tag)
 	return 1;
 }
 
+/* Bytes that the answer may have behind its header. */
+static u32 mic_serve_brings_back(const struct mic_op *op)
+{
+	if (op->code == MIC_OP_READ)
+		return op->seg_len;
+	return op->code == MIC_OP_MAP && op->ex & MIC_MAP_EXTENTS ?
+		       MIC_EXTENTS_MAX * sizeof(struct mic_extent) : 0;
+}
+
 /**
  * mic_serve_request - carry out a request
  * @path: path that is up
@@ -306,13 +328,14 @@ int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
 		return 1;
 	}
 
-	back = served->op.code == MIC_OP_READ ? served->op.seg_len : 0;
+	back = mic_serve_brings_back(&served->op);
 	size = mic_rec_size(sizeof(struct mic_rec_response), back);
 	room = mic_path_room(path, lane, 2 * size);
 	if (room <= 0)
 		return room;
 	answer = mic_lane_reserve(lane, size);
-	if (back)
+	served->extents = answer + sizeof(struct mic_rec_response);
+	if (served->op.code == MIC_OP_READ)
 		mic_serve_set_data(served,
 				   answer + sizeof(struct mic_rec_response));
 	else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What nodes let each other map: of this node's slice, by grants, and of the
- * other's, by leases.
+ * What nodes let each other map: of this node's slice, or of all its memory if the
+ * other has it in an aperture, by grants; and of the other's, by leases.
  *
  * They agree on it in the table that a slice begins with. A grant is a number that
  * the slice's node writes there, with a bit that says whether it holds. The other
@@ -109,7 +109,8 @@ int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
 	struct mic_share *share;
 	int slot;
 
-	if (!path->granted || grant->piece->pool != &path->ivs->pool)
+	if (!path->granted ||
+	    (grant->piece && grant->piece->pool != &path->ivs->pool))
 		return -EOPNOTSUPP;
 	spin_lock(&path->share_lock);
 	slot = mic_share_find_free(path);
@@ -121,7 +122,9 @@ int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
 		share->owner = path->up_peer;
 		share->grant = grant;
 		share->piece = grant->piece;
-		refcount_inc(&grant->piece->ref);
+		share->extents = grant->extents;
+		if (grant->piece)
+			refcount_inc(&grant->piece->ref);
 		path->nshares++;
 		path->silent = false;
 		grant->revoke = mic_share_revoke;
@@ -155,16 +158,40 @@ static bool mic_share_is_overdue(const struct mic_path *path,
 				    msecs_to_jiffies(mic_dead_ms)));
 }
 
+/*
+ * The pages can be something else. Those of the slice also if this node leaves
+ * before the other has given them back: the next owner asks. Others would be
+ * anybody's; they stay what they are.
+ */
+static void mic_share_put_pages(struct mic_path *path,
+				const struct mic_share *was, bool over)
+{
+	if (was->piece)
+		mic_piece_put(was->piece);
+	else if (!was->extents)
+		atomic_dec(&path->ivs->inherited);
+	else if (over)
+		mic_extents_put(was->extents);
+	else
+		mic_extents_free(was->extents);
+	if (was->extents && !over)
+		dev_warn_ratelimited(&path->ivs->pdev->dev,
+				     "node %u has pages that it doesn't give back\n",
+				     path->slot);
+}
+
 /* What became of one grant. */
 static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 {
 	struct mic_share *share = &path->share[slot], was = {};
 	struct mic_grant *ended = NULL;
+	bool over;
 
 	spin_lock(&path->share_lock);
+	over = share->used && mic_share_is_over(path, slot);
 	if (!share->used) {
 		;
-	} else if (all || mic_share_is_over(path, slot)) {
+	} else if (all || over) {
 		was = *share;
 		ended = share->grant;
 		if (!share->revoked)
@@ -184,10 +211,8 @@ static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 
 	if (ended)
 		ended->end(ended);
-	if (was.piece)
-		mic_piece_put(was.piece);
-	else if (was.used)
-		atomic_dec(&path->ivs->inherited);
+	if (was.used)
+		mic_share_put_pages(path, &was, over);
 }
 
 /* leases: what is the other's */
@@ -242,8 +267,12 @@ int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
 	if (!path->leased || slot >= MIC_MAP_SLOTS || path->lease[slot])
 		return -EPROTO;
 	word = READ_ONCE(path->leased[slot].grant);
-	if (!mic_share_map_ok(path, map))
+	if (map->extents)
+		err = mic_aperture_lease(path, lease, map);
+	else if (!mic_share_map_ok(path, map))
 		err = -EPROTO;
+	if (err)
+		;
 	else if (word != (map->gen << 1 | MIC_MAP_LIVE) ||
 		 READ_ONCE(path->leased[slot].ack) == map->gen)
 		err = -ENOTCONN;
@@ -252,7 +281,8 @@ int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
 		mic_share_tell(path);
 		return err;
 	}
-	lease->phys = path->ivs->phys + map->offset;
+	if (!map->extents)
+		lease->phys = path->ivs->phys + map->offset;
 	lease->release = mic_share_release;
 	lease->priv = path;
 	lease->slot = slot;
@@ -277,6 +307,18 @@ void mic_share_disown(struct mic_path *path, const struct mic_map *map)
 	mic_share_wake(path);
 }
 
+/* Nothing of a lease is mapped any more, and nothing will be. */
+static void mic_share_end_lease(struct mic_path *path, u32 slot)
+{
+	struct mic_lease *lease = path->lease[slot];
+
+	lockdep_assert_held(&mic_lease_lock);
+	lease->revoke(lease);
+	lease->release = NULL;
+	path->lease[slot] = NULL;
+	path->nleases--;
+}
+
 /* Does what the table says of a slot still hold? Return: whether it was changed. */
 static bool mic_share_obey(struct mic_path *path, u32 slot, bool up)
 {
@@ -288,10 +330,7 @@ static bool mic_share_obey(struct mic_path *path, u32 slot, bool up)
 		return false;
 	if (lease) {
 		gen = lease->gen;
-		lease->revoke(lease);
-		lease->release = NULL;
-		path->lease[slot] = NULL;
-		path->nleases--;
+		mic_share_end_lease(path, slot);
 	} else if ((live && READ_ONCE(path->unwanted[slot]) != gen) ||
 		   READ_ONCE(path->leased[slot].ack) == gen) {
 		/* it is on its way to somebody, or all is said */
@@ -299,6 +338,46 @@ static bool mic_share_obey(struct mic_path *path, u32 slot, bool up)
 	}
 	mic_share_ack(path, slot, gen);
 	return true;
+}
+
+static bool mic_lease_touches(const struct mic_lease *lease,
+			      phys_addr_t start, phys_addr_t end)
+{
+	u32 i;
+
+	for (i = 0; i < lease->nruns; i++)
+		if (lease->run[i].pfn >= PHYS_PFN(start) &&
+		    lease->run[i].pfn < PHYS_PFN(end))
+			return true;
+	return false;
+}
+
+/**
+ * mic_share_take_away - memory of the other node can't be reached any more
+ * @path: path
+ * @start: where it was
+ * @end: behind it
+ *
+ * Context: mic_lease_lock is held.
+ */
+void mic_share_take_away(struct mic_path *path, phys_addr_t start,
+			 phys_addr_t end)
+{
+	bool changed = false;
+	u32 slot, gen;
+
+	lockdep_assert_held(&mic_lease_lock);
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++) {
+		if (!path->lease[slot] ||
+		    !mic_lease_touches(path->lease[slot], start, end))
+			continue;
+		gen = path->lease[slot]->gen;
+		mic_share_end_lease(path, slot);
+		mic_share_ack(path, slot, gen);
+		changed = true;
+	}
+	if (changed)
+		mic_share_tell(path);
 }
 
 static void mic_share_run(struct mic_path *path, bool all)

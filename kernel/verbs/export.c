@@ -2,10 +2,12 @@
 /*
  * Exporting windows: which memory of this node processes of another may map.
  *
- * The memory is device memory, in this node's slice of what nodes share. What is
- * checked is what import.c checks for a process of this kernel that its peer has
- * no other rights over: whole pages, which can be read if they can be written. An
- * export hangs on the queue pair and the key, and ends with either (revoke.c).
+ * The memory is device memory, in this node's slice of what nodes share; for a node
+ * that has all of this one's memory in an aperture, it may also be pinned memory of
+ * a process. What is checked is what import.c checks for a process of this kernel
+ * that its peer has no other rights over: whole pages, which can be read if they can
+ * be written. An export hangs on the queue pair and the key, and ends with either
+ * (revoke.c).
  */
 #include <linux/errno.h>
 #include <linux/mm.h>
@@ -85,9 +87,23 @@ static int mic_export_link(struct mic_export *exp, struct mic_op *op,
 	return err;
 }
 
+/* What is granted: some of a piece, or pages that are listed. */
+static int mic_export_memory(struct mic_export *exp, u64 offset, u64 bytes)
+{
+	struct mic_extents *extents;
+
+	exp->grant.piece = mic_mkey_piece(exp->mkey);
+	if (exp->grant.piece)
+		return 0;
+	extents = mic_extents_get(exp->mkey->win, offset, bytes);
+	if (IS_ERR(extents))
+		return PTR_ERR(extents);
+	exp->grant.extents = extents;
+	return 0;
+}
+
 static int mic_export_create(struct mic_qp *qp, struct mic_mkey *mkey,
-			     struct mic_piece *piece, struct mic_op *op,
-			     u64 offset, u64 bytes)
+			     struct mic_op *op, u64 offset, u64 bytes)
 {
 	struct mic_export *exp;
 	int err;
@@ -97,12 +113,29 @@ static int mic_export_create(struct mic_qp *qp, struct mic_mkey *mkey,
 		return -ENOMEM;
 	exp->qp = qp;
 	exp->mkey = mkey;
-	exp->grant.piece = piece;
 	exp->grant.end = mic_export_end;
+	err = mic_export_memory(exp, offset, bytes);
+	if (err)
+		goto err_free;
 	err = mic_export_link(exp, op, offset, bytes);
 	if (err)
-		kfree(exp);
+		goto err_memory;
+	return 0;
+
+err_memory:
+	if (exp->grant.extents)
+		mic_extents_put(exp->grant.extents);
+err_free:
+	kfree(exp);
 	return err;
+}
+
+/* Can the node that asks map what is behind the key at all? */
+static bool mic_export_is_reachable(struct mic_mkey *mkey,
+				    const struct mic_op *op)
+{
+	return mic_mkey_piece(mkey) ||
+	       (op->ex & MIC_MAP_EXTENTS && mic_mkey_is_pinned(mkey));
 }
 
 /* What may be done through a mapping, or an error. */
@@ -137,21 +170,21 @@ static int mic_export_key(struct mic_qp *qp, struct mic_mkey *mkey,
 		return -ENOKEY;
 	if (err)
 		return err;
-	piece = mic_mkey_piece(mkey);
-	if (!piece)
+	if (!mic_export_is_reachable(mkey, op))
 		return -EOPNOTSUPP;
+	piece = mic_mkey_piece(mkey);
 	err = mic_export_rights(qp, mkey, op->swap);
 	if (err < 0)
 		return err;
 	op->map->access = err;
 
-	off = seg.off - (uintptr_t)piece->va;
+	off = seg.off - (piece ? (uintptr_t)piece->va : 0);
 	from = round_up(off, PAGE_SIZE);
 	to = round_down(off + length, PAGE_SIZE);
 	if (from >= to || (op->compare_add && to - from != length))
 		return -EPERM;
 	op->map->addr = addr + from - off;
-	return mic_export_create(qp, mkey, piece, op, from, to - from);
+	return mic_export_create(qp, mkey, op, from, to - from);
 }
 
 static int mic_export_find(struct mic_qp *qp, struct mic_op *op)

@@ -25,6 +25,7 @@
  * @op: operation
  * @addr: where it goes
  * @map: answer
+ * @extents: came with it, or NULL
  * @answered: it is there
  * @ack: whether
  */
@@ -32,6 +33,7 @@ struct mic_import_call {
 	struct mic_op op;
 	struct mic_addr addr;
 	struct mic_map map;
+	struct mic_extents *extents;
 	struct completion answered;
 	enum mic_ack ack;
 };
@@ -43,6 +45,16 @@ static void mic_import_answered(struct mic_op *op, enum mic_ack ack)
 
 	call->ack = ack;
 	complete(&call->answered);
+}
+
+/* Comes once, if at all. */
+static void mic_import_land(struct mic_op *op, u32 off, const void *from,
+			    u32 len)
+{
+	struct mic_import_call *call =
+		container_of(op, struct mic_import_call, op);
+
+	call->extents = mic_extents_copy(from, len);
 }
 
 /* Are requests still sent, and to whom they were when the peer was asked? */
@@ -78,6 +90,7 @@ static int mic_import_prepare(struct mic_import_call *call, struct mic_qp *qp,
 		.swap = req->access,
 		.addr = &call->addr,
 		.map = &call->map,
+		.land = mic_import_land,
 		.done = mic_import_answered,
 	};
 	stands = mic_import_stands(qp, call);
@@ -197,7 +210,6 @@ static int mic_import_leased(struct mic_import *imp, struct mic_qp *qp,
 	imp->addr = map->addr;
 	imp->length = map->length;
 	imp->access = map->access;
-	imp->pfn = PHYS_PFN(imp->lease.phys);
 	err = mic_import_place(imp, write, req);
 	if (err)
 		return err;
@@ -238,6 +250,7 @@ int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
 	if (err)
 		goto out;
 	imp->lease.revoke = mic_import_recall;
+	call->map.extents = call->extents;
 	err = mic_node_attach(node, &imp->lease, &call->map);
 	if (err) {
 		err = err == -ENOTCONN ? err : -EOPNOTSUPP;
@@ -247,6 +260,9 @@ int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
 	if (err)
 		mic_lease_end(&imp->lease);
 out:
+	if (err)
+		kvfree(imp->lease.run);
+	mic_extents_free(call->extents);
 	kfree(call);
 	return err;
 }

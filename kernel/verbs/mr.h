@@ -140,6 +140,12 @@ static inline struct mic_piece *mic_mkey_piece(struct mic_mkey *mkey)
 			      container_of(mkey, struct mic_mr, mkey)->piece;
 }
 
+/* Is ordinary memory of a process behind a key, with its pages pinned? */
+static inline bool mic_mkey_is_pinned(struct mic_mkey *mkey)
+{
+	return !mkey->window && container_of(mkey, struct mic_mr, mkey)->umem;
+}
+
 static inline struct mic_mr *to_mic_mr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct mic_mr, ibmr);

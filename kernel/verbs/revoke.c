@@ -216,7 +216,7 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey)
 	mutex_unlock(&mic_import_lock);
 	while (mic_imports_bury_mkey(mkey))
 		;
-	/* only of device memory, whose keys change in verbs alone */
+	/* only of device memory and pinned memory, whose keys change in verbs alone */
 	if (READ_ONCE(mkey->ngrants))
 		mic_exports_wait(&mkey->ngrants);
 }

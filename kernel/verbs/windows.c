@@ -139,7 +139,7 @@ static unsigned long mic_import_pfn(const struct mic_import *imp,
 	void *va;
 
 	if (!imp->win)
-		return imp->pfn + page;
+		return mic_lease_pfn(&imp->lease, page);
 	va = mic_window_at(imp->win, imp->win_off + ((u64)page << PAGE_SHIFT),
 			   &len);
 	return page_to_pfn(virt_to_page(va));
@@ -330,6 +330,7 @@ static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 	mic_windows_del(ws, imp);
 	if (imp->lease.priv)
 		mic_lease_end(&imp->lease);
+	kvfree(imp->lease.run);
 	kfree(imp);
 }
 

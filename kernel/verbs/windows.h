@@ -81,7 +81,6 @@ struct mic_windows {
  * @win: the memory, if @live; NULL if it is another node's
  * @win_off: where its first page is in @win
  * @lease: of another node's memory
- * @pfn: its first page
  * @brief: another node has little time to answer
  * @recalled: the other node wants it back; under mic_import_lock
  * @live: faults map the memory; changed under mic_import_lock
@@ -111,7 +110,6 @@ struct mic_import {
 	const struct mic_window *win;
 	u64 win_off;
 	struct mic_lease lease;
-	unsigned long pfn;
 	bool brief;
 	bool recalled;
 	bool live;

@@ -23,6 +23,7 @@ TABLES = (
     ("A **request**", "mic_rec_request"),
     ("A **response**", "mic_rec_response"),
     ("### Slices", "mic_region_map"),
+    ("A **beacon**", "mic_beacon"),
 )
 
 PRELUDE = """

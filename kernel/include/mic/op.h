@@ -26,6 +26,9 @@ enum mic_op_code {
 	MIC_OP_MAP,	/* let the sender's process map memory */
 };
 
+/* &mic_op.ex of MIC_OP_MAP: memory can be mapped wherever it is. */
+#define MIC_MAP_EXTENTS		1U
+
 enum mic_op_flags {
 	MIC_OP_FIRST = 1 << 0,		/* the message begins with this segment */
 	MIC_OP_LAST = 1 << 1,		/* and ends with it */
@@ -101,7 +104,8 @@ struct mic_addr {
  * @length: bytes in the whole message
  * @seg_off: where this segment begins in the message
  * @seg_len: bytes in this segment
- * @ex: immediate data as sent, or rkey to invalidate
+ * @ex: immediate data as sent, or rkey to invalidate; MIC_OP_MAP: MIC_MAP_EXTENTS,
+ *	set by the backend whose aperture the memory is in
  * @qkey: UD: the destination's key
  * @pkey_index: UD: index of the partition key
  * @addr: UD: addresses for the receiver's GRH
@@ -114,10 +118,11 @@ struct mic_addr {
  *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
  *	only
  * @land: takes data of a READ from a node behind a wire, before @done: some bytes
- *	and where they are in the message; called in process context
+ *	and where they are in the message; called in process context. MIC_OP_MAP:
+ *	takes the extents
  * @grant: MIC_OP_MAP, from a backend whose nodes share memory: let the sender map
- *	what is at @offset of a piece, so many bytes of whole pages. Sets the last
- *	three fields of @map. Does not wait
+ *	what is at @offset of a piece, so many bytes of whole pages, or what the
+ *	grant's extents are. Sets all of @map but @addr and @access. Does not wait
  * @map: MIC_OP_MAP, out: what may be mapped, if @result is 0. Asked for are
  *	@compare_add bytes from @raddr (0: all that @rkey has), with the rights
  *	@swap. Otherwise @result is an error number

@@ -2,6 +2,8 @@
 /*
  * Memory that nodes share: where a device is on such memory, its device memory
  * is a piece of this node's part of it, and processes of other nodes may map it.
+ * A node that has all memory of this one in an aperture can map any of it, by
+ * extents.
  *
  * The node that has the memory grants, and keeps a struct mic_grant; the other one
  * has a struct mic_lease. Either can end it. The pages of a piece are not used for
@@ -19,6 +21,7 @@ struct mic_grant;
 struct mic_lease;
 struct mic_piece;
 struct mic_pool;
+struct mic_window;
 struct net_device;
 
 /**
@@ -66,11 +69,43 @@ void mic_pool_del(struct mic_pool *pool);
 struct mic_piece *mic_piece_alloc(const struct net_device *ndev, u64 size);
 void mic_piece_put(struct mic_piece *piece);
 
+/* Extents that a grant can have; what is in more pieces is not granted. */
+#define MIC_EXTENTS_MAX		2048U
+
+/**
+ * struct mic_extent - some of a node's memory, as one node tells another
+ * @addr: that node's address of it
+ * @length: bytes
+ *
+ * Both are of whole pages, unless the other node lies.
+ */
+struct mic_extent {
+	u64 addr;
+	u64 length;
+};
+
+/**
+ * struct mic_extents - a list of them
+ * @n: how many, 1 to MIC_EXTENTS_MAX
+ * @at: extents
+ */
+struct mic_extents {
+	u32 n;
+	struct mic_extent at[];
+};
+
+struct mic_extents *mic_extents_get(const struct mic_window *win, u64 off,
+				    u64 bytes);
+void mic_extents_put(struct mic_extents *list);
+struct mic_extents *mic_extents_copy(const void *from, u32 bytes);
+void mic_extents_free(struct mic_extents *list);
+
 /**
  * struct mic_map - what a node may map of another's memory
  * @addr: first byte, in terms of the key
  * @length: bytes, whole pages
  * @offset: of the first byte in the shared memory
+ * @extents: where it is instead, if it is anywhere; NULL: it isn't
  * @access: enum ib_access_flags, remote ones
  * @slot: number of the grant among those to this node
  * @gen: tells the users of the slot apart; not 0
@@ -79,14 +114,17 @@ struct mic_map {
 	u64 addr;
 	u64 length;
 	u64 offset;
+	const struct mic_extents *extents;
 	u32 access;
 	u32 slot;
 	u32 gen;
 };
 
 /**
- * struct mic_grant - pages of a piece that another node may map
- * @piece: piece; the backend has a reference of its own
+ * struct mic_grant - pages that another node may map
+ * @piece: piece that they are of; the backend has a reference of its own. Or NULL
+ * @extents: where they are then, from mic_extents_get(); the backend's once it is
+ *	granted
  * @revoke: the backend's: take them away; does not wait, may be called again.
  *	Context: any but interrupts, up to when @end is called
  * @end: the holder's: nobody has them mapped any more, or the other node does
@@ -96,6 +134,7 @@ struct mic_map {
  */
 struct mic_grant {
 	struct mic_piece *piece;
+	struct mic_extents *extents;
 	void (*revoke)(struct mic_grant *grant);
 	void (*end)(struct mic_grant *grant);
 	void *priv;
@@ -103,8 +142,20 @@ struct mic_grant {
 };
 
 /**
+ * struct mic_lease_run - where some of the pages of a lease are
+ * @end: number of the first page behind them, in the lease
+ * @pfn: the first
+ */
+struct mic_lease_run {
+	unsigned long end;
+	unsigned long pfn;
+};
+
+/**
  * struct mic_lease - pages of another node that processes here may map
- * @phys: address of the first
+ * @phys: address of the first, if all follow it
+ * @run: where they are otherwise; the holder frees it with kvfree()
+ * @nruns: how many there are of them
  * @revoke: the holder's: on return no process has them mapped, nor will have;
  *	called at most once, under mic_lease_lock, in process context
  * @release: the backend's: nothing is mapped any more; called under
@@ -115,6 +166,8 @@ struct mic_grant {
  */
 struct mic_lease {
 	phys_addr_t phys;
+	struct mic_lease_run *run;
+	u32 nruns;
 	void (*revoke)(struct mic_lease *lease);
 	void (*release)(struct mic_lease *lease);
 	void *priv;
@@ -125,5 +178,6 @@ struct mic_lease {
 extern struct mutex mic_lease_lock;
 
 void mic_lease_end(struct mic_lease *lease);
+unsigned long mic_lease_pfn(const struct mic_lease *lease, unsigned long page);
 
 #endif /* MIC_SHARE_H */
