@@ -232,7 +232,8 @@ insmod_mic() {
 	modprobe -a ib_core ib_uverbs rdma_cm rdma_ucm ib_umad || return
 	insmod "$dir/mic_fabric.ko" || return
 	insmod "$dir/ib_mic.ko" || return
-	[ "${MIC_NODES:-1}" -eq 1 ] || insmod "$dir/mic_ivshmem.ko"
+	[ "${MIC_NODES:-1}" -eq 1 ] || insmod "$dir/mic_ivshmem.ko" \
+		${MIC_APERTURES:+"apertures=$MIC_APERTURES"}
 }
 
 # rmmod_mic: unload them; a module that stays is an error.

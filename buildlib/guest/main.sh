@@ -16,6 +16,7 @@ job_group=/sys/fs/cgroup/job
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 USER=root
 export MIC_TREE=$TREE MIC_OUT=$OUT_DIR MIC_KERNEL=$KERNEL
 export MIC_MODULES=$MODULES MIC_SLOW=$SLOW MIC_NODE=$NODE MIC_NODES=$NODES
+export MIC_APERTURES=$APERTURES
 export RDMAV_DRIVERS=$TREE/build/user/lib/libmic
 # shellcheck source=buildlib/guest.sh
 . "$TREE/buildlib/guest.sh"

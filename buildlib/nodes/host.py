@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """On the host: what a rig of several nodes needs beside node 0.
 
-  host.py SOCKETS REGIONS REGION-BYTES FOLDER...
+  host.py SOCKETS REGIONS REGION-BYTES RAM-BYTES FOLDER...
 
 One FOLDER for each node. For all but the first, which belongs to the caller,
 it has a file "argv" with the words of a command that boots the node. SOCKETS
 is a folder: in it appear "ivshmem-R", the server of shared region R, "region-R",
-the region itself, "port-K" for node K's serial port, and "ready" when all of
-that is there.
+the region itself, "port-K" for node K's serial port, "ram-K" for its memory if
+RAM-BYTES is not 0, and "ready" when all of that is there.
 
 SIGTERM ends it: the nodes shut down, or are ended when they do not.
 """
@@ -70,11 +70,15 @@ class Node:
 
 
 class Host:
-    def __init__(self, sockets, regions, size, folders):
+    def __init__(self, sockets, regions, size, ram, folders):
         self.sockets = sockets
         self.selector = selectors.DefaultSelector()
         for i in range(regions):
             self.serve(i, size)
+        for i in range(len(folders) if ram else 0):
+            memory = os.memfd_create(f"mic-ram-{i}", os.MFD_CLOEXEC)
+            os.ftruncate(memory, ram)
+            self.publish(memory, f"ram-{i}")
         self.nodes = [Node(i, f) for i, f in enumerate(folders)]
         for node in self.nodes:
             self.listen(node)
@@ -88,9 +92,11 @@ class Host:
 
     def serve(self, number, size):
         server = ivshmem.Server(f"{self.sockets}/ivshmem-{number}", size)
-        os.symlink(f"/proc/{os.getpid()}/fd/{server.memory}",
-                   f"{self.sockets}/region-{number}")
+        self.publish(server.memory, f"region-{number}")
         self.wait_on(server.listener, lambda _: self.device_connects(server))
+
+    def publish(self, memory, name):
+        os.symlink(f"/proc/{os.getpid()}/fd/{memory}", f"{self.sockets}/{name}")
 
     def device_connects(self, server):
         self.wait_on(server.accept(),
@@ -296,7 +302,8 @@ class Host:
 
 def main():
     die_with_parent()
-    Host(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]).run()
+    Host(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]),
+         sys.argv[5:]).run()
 
 
 main()

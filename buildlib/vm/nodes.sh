@@ -22,6 +22,42 @@ check_nodes() {
 	else
 		mem=${mem:-2G} cpus=${cpus:-1}
 	fi
+	check_aperture
+}
+
+check_aperture() {
+	local bytes
+
+	[ -n "$aperture" ] || return 0
+	[ "$nodes" -gt 1 ] ||
+		die "--aperture is between nodes" "give --nodes 2"
+	bytes=$(numfmt --from=iec "$mem")
+	[ $((bytes & (bytes - 1))) -eq 0 ] ||
+		die "--mem $mem is no power of two" "give one with --aperture"
+}
+
+# apertures NODE: their PCI addresses in that node.
+apertures() {
+	local i list=()
+
+	[ -n "$aperture" ] || return 0
+	for ((i = 0; i < nodes; i++)); do
+		[ "$i" -eq "$1" ] || list+=("$(printf '0000:00:%02x.0' $((16 + i)))")
+	done
+	(IFS=, && echo "${list[*]}")
+}
+
+# aperture_words NODE: its memory is a file, and others' files are devices of it.
+aperture_words() {
+	local i file=memory-backend-file,share=on,size=$mem
+
+	words+=(-object "$file,id=ram,mem-path=$sockets/ram-$1"
+		-machine memory-backend=ram)
+	for ((i = 0; i < nodes; i++)); do
+		[ "$i" -ne "$1" ] || continue
+		words+=(-object "$file,id=ram$i,mem-path=$sockets/ram-$i"
+			-device "ivshmem-plain,memdev=ram$i,addr=$(printf '%02x.0' $((16 + i)))")
+	done
 }
 
 # node_words NODE: what a node of several has more than a VM alone.
@@ -34,6 +70,7 @@ node_words() {
 		words+=(-netdev "dgram,id=net,local.type=unix,local.path=$sockets/net-$1,remote.type=unix,remote.path=$sockets/net-$((1 - $1))"
 			-device "virtio-net-pci,netdev=net,mac=02:00:00:00:78:0$(($1 + 1)),romfile=")
 	fi
+	[ -z "$aperture" ] || aperture_words "$1"
 	for ((i = 0; i < regions; i++)); do
 		if [ -n "$doorbell" ]; then
 			words+=(-chardev "socket,id=region$i,path=$sockets/ivshmem-$i"
@@ -43,6 +80,15 @@ node_words() {
 				-device "ivshmem-plain,memdev=region$i")
 		fi
 	done
+}
+
+# ram_bytes: of each node's memory, if it is a file.
+ram_bytes() {
+	if [ -n "$aperture" ]; then
+		numfmt --from=iec "$mem"
+	else
+		echo 0
+	fi
 }
 
 # start_nodes: returns when node 0 can be started too.
@@ -63,7 +109,7 @@ start_nodes() {
 			>"$run_dir/node-$i/argv"
 	done
 	MIC_SLOW=$slow python3 "$TREE/buildlib/nodes/host.py" "$sockets" "$regions" \
-		"$(numfmt --from=iec "$region")" "${folders[@]}" \
+		"$(numfmt --from=iec "$region")" "$(ram_bytes)" "${folders[@]}" \
 		2>"$run_dir/nodes" &
 	host_pid=$!
 	until [ -e "$sockets/ready" ]; do

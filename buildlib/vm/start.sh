@@ -52,6 +52,7 @@ write_config() {
 		TREE='$TREE'
 		NODE='$1'
 		NODES='$nodes'
+		APERTURES='$(apertures "$1")'
 		RUN_DIR='$2'
 		OUT_DIR='$out'
 		KERNEL='$kernel'

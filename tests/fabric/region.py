@@ -33,7 +33,8 @@ MAPS = 16 * 256
 
 
 def find_region():
-    for device in glob.glob("/sys/bus/pci/devices/*"):
+    # apertures come behind it
+    for device in sorted(glob.glob("/sys/bus/pci/devices/*")):
         with open(f"{device}/uevent", encoding="ascii") as file:
             if "PCI_ID=1AF4:1110" in file.read():
                 return f"{device}/resource2"

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Device memory of a machine that shares a region with this one: requests that a
- * process executes itself, mappings, and how both end.
+ * Memory of a machine that shares a region with this one: requests that a process
+ * executes itself, mappings, and how both end.
  *
- * usage: slice server PORT
- *        slice client ADDRESS PORT
+ * usage: slice server PORT [pages|huge]
+ *        slice client ADDRESS PORT [aperture]
  *        slice hold ADDRESS PORT
+ *        slice refused ADDRESS PORT
  *        slice own
  *
- * The server has the memory and does as the client says, which makes all checks.
+ * The server has the memory and does as the client says, which makes all checks. It
+ * is device memory, or ordinary memory, which can be mapped where there is an
+ * aperture only; "refused" expects that it can't, but that requests work.
  * The third one maps the memory, says so, and writes to it until it is taken away.
  * The last one has memory itself, and writes to it for ever.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +33,9 @@
 #include "tap.h"
 #include "work.h"
 
-enum { BYTES = 64 * 4096, TIMES = 300 };
+enum { BYTES = 64 * 4096, TIMES = 300, HUGE_BYTES = 2 << 20 };
+
+enum kind { DEVICE, PAGES, HUGE_PAGES };
 
 enum order {
 	CONNECT,  /* with the queue pair at @address */
@@ -53,16 +60,40 @@ struct side {
 	int socket;
 	struct device dev;
 	struct endpoint ep;
+	enum kind kind;
 	struct ibv_dm *dm;
+	uint8_t *pages; /* unless it is device memory */
 	struct ibv_mr *mr;
 	struct region ordinary;
 	bool connected;
+	bool aperture; /* ordinary memory of the server can be mapped */
 };
+
+static size_t mapped_bytes(const struct side *side)
+{
+	return side->kind == HUGE_PAGES ? HUGE_BYTES : BYTES;
+}
+
+static void map_pages(struct side *side)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+
+	if (side->kind == HUGE_PAGES)
+		flags |= MAP_HUGETLB;
+	side->pages = mmap(NULL, mapped_bytes(side), PROT_READ | PROT_WRITE,
+			   flags, -1, 0);
+	if (side->pages == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+}
 
 static void allocate(struct side *side)
 {
 	struct ibv_alloc_dm_attr attr = { .length = BYTES };
 
+	if (side->kind != DEVICE) {
+		map_pages(side);
+		return;
+	}
 	side->dm = ibv_alloc_dm(side->dev.ctx, &attr);
 	if (!side->dm)
 		bail("ibv_alloc_dm: %s", strerror(errno));
@@ -91,10 +122,14 @@ static void deregister(struct side *side)
 static void registered(struct side *side, struct message *msg)
 {
 	deregister(side);
-	side->mr = ibv_reg_dm_mr(side->dev.pd, side->dm, 0, BYTES,
-				 msg->arg | IBV_ACCESS_ZERO_BASED);
+	if (side->kind == DEVICE)
+		side->mr = ibv_reg_dm_mr(side->dev.pd, side->dm, 0, BYTES,
+					 msg->arg | IBV_ACCESS_ZERO_BASED);
+	else
+		side->mr = ibv_reg_mr_iova(side->dev.pd, side->pages, BYTES, 0,
+					   msg->arg);
 	if (!side->mr)
-		bail("ibv_reg_dm_mr: %s", strerror(errno));
+		bail("register: %s", strerror(errno));
 	msg->rkey = side->mr->rkey;
 }
 
@@ -102,6 +137,8 @@ static bool filled_with(struct side *side, uint8_t byte)
 {
 	static uint8_t copy[BYTES];
 
+	if (side->kind != DEVICE)
+		return all_are(side->pages, BYTES, byte);
 	return !ibv_memcpy_from_dm(copy, side->dm, 0, BYTES) &&
 	       all_are(copy, BYTES, byte);
 }
@@ -110,6 +147,10 @@ static bool fill(struct side *side, uint8_t byte)
 {
 	static uint8_t copy[BYTES];
 
+	if (side->kind != DEVICE) {
+		memset(side->pages, byte, BYTES);
+		return true;
+	}
 	memset(copy, byte, BYTES);
 	return !ibv_memcpy_to_dm(side->dm, 0, copy, BYTES);
 }
@@ -117,7 +158,9 @@ static bool fill(struct side *side, uint8_t byte)
 static bool renew(struct side *side)
 {
 	deregister(side);
-	if (ibv_free_dm(side->dm))
+	if (side->kind != DEVICE)
+		munmap(side->pages, mapped_bytes(side));
+	else if (ibv_free_dm(side->dm))
 		return false;
 	allocate(side);
 	return filled_with(side, 0);
@@ -153,11 +196,11 @@ static bool obey(struct side *side, struct message *msg)
 	}
 }
 
-static int serve(const char *name, const char *port)
+static int serve(const char *name, const char *port, enum kind kind)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };
 	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	struct side side = {};
+	struct side side = { .kind = kind };
 	struct message msg;
 
 	at.sin_port = htons(atoi(port));
@@ -397,6 +440,8 @@ static void test_refusals(struct side *side)
 	       "not whole pages: EPERM");
 	tap_ok(refused(side, rkey ^ 0x100000, 0, PROT_READ, EACCES),
 	       "no such key: EACCES");
+	if (side->aperture)
+		return;
 	msg = tell(side, ORDINARY, 0);
 	tap_ok(refused(side, msg.rkey, msg.address.gid.global.interface_id,
 		       PROT_READ, EOPNOTSUPP),
@@ -434,6 +479,57 @@ static void test_many(struct side *side)
 	tap_ok(ok, "memory is new each time it is allocated");
 }
 
+struct writer {
+	volatile uint8_t *at;
+	atomic_bool stop;
+};
+
+static void *write_and_read(void *arg)
+{
+	struct writer *writer = arg;
+	int i;
+
+	while (!atomic_load(&writer->stop))
+		for (i = 0; i < BYTES; i += 64)
+			writer->at[i] = writer->at[i + 1] | 0xbb;
+	return NULL;
+}
+
+/* Once the memory is deregistered, nothing gets to who has its pages then. */
+static bool renewed_while_written(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct micdv_window *window = map(side, rkey, PROT_READ | PROT_WRITE);
+	struct writer writer = {};
+	pthread_t thread;
+	bool ok;
+
+	if (!check(window, "%s", strerror(errno)))
+		return false;
+	writer.at = window->addr;
+	pthread_create(&thread, NULL, write_and_read, &writer);
+	usleep(10000);
+	ok = check(order(side, RENEW, 0), "not zero");
+	usleep(10000);
+	ok = check(order(side, CHECK, 0), "not zero any more") && ok;
+	atomic_store(&writer.stop, true);
+	pthread_join(thread, NULL);
+	ok = check(!micdv_window_valid(window), "it is valid") && ok;
+	micdv_unmap_window(window);
+	return ok;
+}
+
+static void test_busy(struct side *side)
+{
+	bool ok = true;
+	int i;
+
+	meet(side);
+	for (i = 0; ok && i < 10; i++)
+		ok = renewed_while_written(side);
+	tap_ok(ok, "the same while it is read and written all the time");
+}
+
 static void test_death(struct side *side)
 {
 	uint32_t rkey = grant(side, ACCESS_ALL);
@@ -462,6 +558,7 @@ static void run_tests(struct side *side)
 	test_queue_error(side);
 	test_refusals(side);
 	test_many(side);
+	test_busy(side);
 	test_death(side);
 }
 
@@ -482,11 +579,24 @@ static void hold(struct side *side)
 	micdv_unmap_window(window);
 }
 
+static void refuse(struct side *side)
+{
+	uint32_t rkey = grant(side, ACCESS_ALL);
+	uint64_t before;
+
+	meet(side);
+	before = executed_here(side);
+	tap_ok(refused(side, rkey, 0, PROT_READ, EOPNOTSUPP), "not mapped");
+	tap_ok(requests(side, &side->ordinary, rkey, 0x5a) &&
+		       check(executed_here(side) == before, "by itself"),
+	       "requests go through the kernels");
+}
+
 static int use(const char *name, const char *address, const char *port,
-	       void (*run)(struct side *side))
+	       bool aperture, void (*run)(struct side *side))
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };
-	struct side side = {};
+	struct side side = { .aperture = aperture };
 
 	at.sin_port = htons(atoi(port));
 	side.socket = socket(AF_INET, SOCK_STREAM, 0);
@@ -523,12 +633,17 @@ int main(int argc, char **argv)
 
 	device_names(&argc, argv, &name, &peer);
 	if (argc == 3 && !strcmp(argv[1], "server"))
-		return serve(name, argv[2]);
-	if (argc == 4 && !strcmp(argv[1], "client"))
-		return use(name, argv[2], argv[3], run_tests);
+		return serve(name, argv[2], DEVICE);
+	if (argc == 4 && !strcmp(argv[1], "server"))
+		return serve(name, argv[2],
+			     strcmp(argv[3], "huge") ? PAGES : HUGE_PAGES);
+	if (argc >= 4 && !strcmp(argv[1], "client"))
+		return use(name, argv[2], argv[3], argc == 5, run_tests);
 	if (argc == 4 && !strcmp(argv[1], "hold"))
-		return use(name, argv[2], argv[3], hold);
+		return use(name, argv[2], argv[3], true, hold);
+	if (argc == 4 && !strcmp(argv[1], "refused"))
+		return use(name, argv[2], argv[3], true, refuse);
 	if (argc == 2 && !strcmp(argv[1], "own"))
 		return own(name);
-	bail("usage: slice server PORT | client|hold ADDRESS PORT | own");
+	bail("usage: slice server PORT [pages|huge] | client ADDRESS PORT [aperture] | hold|refused ADDRESS PORT | own");
 }
