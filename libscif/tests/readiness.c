@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "behaviour.h"
@@ -260,6 +261,32 @@ static bool poll_arguments(void)
 	return ok;
 }
 
+/* Entries that cannot be read, or not be written. */
+static bool bad_entries(void)
+{
+	struct scif_pollepd *entries = (void *)fresh_pages(8192);
+	const size_t page = 4096 / sizeof(*entries);
+	int epd = scif_open();
+	bool ok;
+
+	entries[page - 1] = (struct scif_pollepd){ epd, POLLIN, 0 };
+	mprotect(entries + page, 4096, PROT_NONE);
+	ok = fails(scif_poll(entries + page, 1, -1), EFAULT, "a hole") &&
+	     fails(scif_poll(entries + page - 1, 2, -1), EFAULT,
+		   "the second one in a hole");
+	mprotect(entries, 4096, PROT_READ);
+	ok = fails(scif_poll(entries + page - 1, 1, -1), EFAULT, "read-only") &&
+	     ok;
+	mprotect(entries, 4096, PROT_READ | PROT_WRITE);
+	ok = succeeds(scif_poll(entries + page - 1, 1, -1), 1, "good") &&
+	     check(entries[page - 1].revents == POLLERR, "0x%x",
+		   entries[page - 1].revents) &&
+	     ok;
+	scif_close(epd);
+	munmap(entries, 8192);
+	return ok;
+}
+
 const struct behaviour readiness_cases[] = {
 	{ 29, "listening: IN while a request is pending", listening },
 	{ 30, "connected: IN and OUT", connected },
@@ -267,5 +294,6 @@ const struct behaviour readiness_cases[] = {
 	{ 32, "other states: ERR", other_states },
 	{ 33, "poll, scif_poll and epoll wake", sleepers },
 	{ 33, "scif_poll with other descriptors", poll_arguments },
+	{ 33, "scif_poll with bad entries: EFAULT", bad_entries },
 	{ 0, NULL, NULL }
 };
