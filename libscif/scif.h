@@ -408,7 +408,8 @@ int scif_munmap(void *addr, size_t len);
  *
  * Return: 0.
  * Errors: EINVAL (unknown flags, @len 0), ENXIO (not all of it is in windows),
- * EACCES (against a window's protection), ENOTCONN, ECONNRESET, ENOMEM.
+ * EACCES (against a window's protection), ENOTCONN, ECONNRESET, EAGAIN (the
+ * library cannot lock what it needs itself, for RLIMIT_MEMLOCK), ENOMEM.
  */
 int scif_readfrom(scif_epd_t epd, off_t loffset, size_t len, off_t roffset,
 		  int rma_flags);

@@ -107,7 +107,7 @@ int scif_directory_publish(struct scif_endpoint *ep)
 	int err;
 
 	if (rma->count > rma->dir_room && grow(ep))
-		return ENOMEM;
+		return scif_lock_error(ENOMEM);
 	/* 0 is what a peer without a directory knows. */
 	gen += gen == 0;
 	atomic_store(&head->begin, gen);
@@ -268,7 +268,7 @@ static int read_directory(struct scif_endpoint *ep)
 		scif_lost(ep);
 		err = ECONNRESET;
 	}
-	return err;
+	return err == ENOMEM ? scif_lock_error(err) : err;
 }
 
 /* The first entry that ends behind @offset. */

@@ -35,9 +35,13 @@ struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
 	struct scif_region *region;
 	int err;
 
-	/* To read it, the kernel would lock memory that the program may not. */
-	if (!(access & IBV_ACCESS_LOCAL_WRITE) &&
-	    !scif_is_readable(addr, length)) {
+	/*
+	 * Nobody's memory goes to the end of the addresses. And to read it, the
+	 * kernel would lock memory that the program may not.
+	 */
+	if ((uintptr_t)addr + length <= (uintptr_t)addr ||
+	    (!(access & IBV_ACCESS_LOCAL_WRITE) &&
+	     !scif_is_readable(addr, length))) {
 		errno = EFAULT;
 		return NULL;
 	}

@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,8 +98,24 @@ static bool register_fixed(void)
 	return ok;
 }
 
+/* Memory of this process that devices hold. */
+static size_t pinned(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	unsigned long kib = 0;
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "VmPin: %lu", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib << 10;
+}
+
 struct locking {
 	int epd;
+	int other;
 	uint8_t *mem;
 	bool (*run)(struct locking *locking);
 	bool ok;
@@ -151,6 +168,64 @@ static void *without_capability(void *argument)
 	return NULL;
 }
 
+static bool carries(int epd, uint8_t *mem, size_t length)
+{
+	uint8_t *other = fresh_pages(length);
+	bool ok;
+
+	memcpy(mem, pattern_bytes(36, length), length);
+	ok = succeeds(scif_vwriteto(epd, mem, length, 0, SCIF_RMA_SYNC), 0,
+		      "vwriteto") &&
+	     succeeds(scif_vreadfrom(epd, other, length, 0, SCIF_RMA_SYNC), 0,
+		      "vreadfrom") &&
+	     check(!memcmp(other, mem, length), "the bytes");
+	munmap(other, length);
+	return ok;
+}
+
+/* Copies from and to memory that cannot be locked any more. */
+static bool copy_unlocked(struct locking *locking)
+{
+	enum { WINDOW = 6 << 20, MOST = 12 << 20 };
+	uint8_t *mem = locking->mem;
+	off_t offset;
+
+	peer_register(locking->other, 0, WINDOW, 0, RW, FIXED);
+	offset = scif_register(locking->epd, mem, MOST, 0, RW, 0);
+	return check(offset > 0, "12 MiB of 16: %s", strerror(errno)) &&
+	       carries(locking->epd, mem, WINDOW);
+}
+
+/* Not even the library's own buffer can be locked; and then it can. */
+static bool copy_without_buffer(struct locking *locking)
+{
+	uint8_t *mem = locking->mem;
+	uint64_t end = deadline();
+	off_t first = 0, offset;
+	unsigned int round = 0;
+	size_t bytes;
+	bool ok;
+	int ret;
+
+	peer_register(locking->other, 0, PAGE, 0, RW, FIXED);
+	for (bytes = 8 << 20; bytes >= PAGE; bytes /= 2) {
+		while ((offset = scif_register(locking->epd, mem, bytes, 0, RW,
+					       0)) > 0) {
+			mem += bytes;
+			first = first ? first : offset;
+		}
+	}
+	ok = fails(scif_vwriteto(locking->epd, mem, 8, 0, SCIF_RMA_SYNC),
+		   EAGAIN, "nothing can be locked") &&
+	     succeeds(scif_unregister(locking->epd, first, 8 << 20), 0,
+		      "unregister");
+	do {
+		relax(round++);
+		ret = scif_vwriteto(locking->epd, mem, 8, 0, SCIF_RMA_SYNC);
+	} while (ret && errno == EAGAIN && now_ms() < end);
+	return ok && carries(locking->epd, mem, PAGE);
+}
+
 static bool with_limit(bool (*run)(struct locking *locking))
 {
 	struct locking locking = {
@@ -159,17 +234,20 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	};
 	struct rlimit limit, small;
 	pthread_t thread;
-	int other;
 
-	connect_pair(&locking.epd, &other);
+	connect_pair(&locking.epd, &locking.other);
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	small = limit;
-	small.rlim_cur = 16 << 20;
-	setrlimit(RLIMIT_MEMLOCK, &small);
+	/* 16 MiB, beside what has not been released yet. */
+	small.rlim_cur = pinned() + (16 << 20);
+	if (small.rlim_max < small.rlim_cur)
+		small.rlim_max = small.rlim_cur;
+	if (setrlimit(RLIMIT_MEMLOCK, &small))
+		bail("setrlimit: %s", strerror(errno));
 	pthread_create(&thread, NULL, without_capability, &locking);
 	pthread_join(thread, NULL);
 	setrlimit(RLIMIT_MEMLOCK, &limit);
-	close_pair(locking.epd, other);
+	close_pair(locking.epd, locking.other);
 	munmap(locking.mem, 64 << 20);
 	return locking.ok;
 }
@@ -186,6 +264,39 @@ static bool register_limit(void)
 static bool register_once(void)
 {
 	return with_limit(lock_again);
+}
+
+static bool copies_over_limit(void)
+{
+	return with_limit(copy_unlocked) && with_limit(copy_without_buffer);
+}
+
+/* The memory of a window does not stay locked when its endpoint is closed. */
+static bool close_releases(void)
+{
+	const size_t bytes = 12 << 20;
+	uint8_t *mem = fresh_pages(bytes);
+	uint64_t end = deadline();
+	unsigned int round = 0;
+	int own, other;
+	size_t before;
+	off_t offset;
+	bool ok;
+
+	connect_pair(&own, &other);
+	before = pinned();
+	offset = scif_register(own, mem, bytes, 0, RW, 0);
+	ok = check(offset > 0, "register: %s", strerror(errno)) &&
+	     check(pinned() >= before + bytes, "%zu bytes pinned, were %zu",
+		   pinned(), before);
+	close_pair(own, other);
+	while (pinned() > before && now_ms() < end)
+		relax(round++);
+	ok = check(pinned() <= before, "%zu bytes are still pinned, were %zu",
+		   pinned(), before) &&
+	     ok;
+	munmap(mem, bytes);
+	return ok;
 }
 
 /* Other memory at the same address is other memory. */
@@ -234,6 +345,12 @@ static bool register_unmapped(void)
 	munmap(mem + 2 * PAGE, PAGE);
 	ok = fails(scif_register(own, mem + PAGE, 2 * PAGE, 0, RW, 0), EFAULT,
 		   "a hole") &&
+	     fails(scif_register(own, NULL, PAGE, 0, RW, 0), EFAULT, "NULL") &&
+	     fails(scif_register(own, (void *)-PAGE, PAGE, 0, SCIF_PROT_READ,
+				 0),
+		   EFAULT, "the last page") &&
+	     fails(scif_register(own, (void *)(1ULL << 63), PAGE, 0, RW, 0),
+		   EFAULT, "nobody's address") &&
 	     fails(scif_register(own, mem, 2 * PAGE, 0, RW, 0), EFAULT,
 		   "read-only, to write") &&
 	     fails(scif_register(own, mem, PAGE, 0, SCIF_PROT_WRITE, 0), EFAULT,
@@ -366,10 +483,12 @@ const struct behaviour window_cases[] = {
 	  unregister_invalid },
 	{ 40, "unregister whole windows only", unregister_ranges },
 	{ 40, "300 windows", many_windows },
+	{ 56, "a close releases the windows", close_releases },
 	{ 0, NULL, NULL }
 };
 
 const struct behaviour watched_cases[] = {
 	{ 36, "memory of several windows is locked once", register_once },
+	{ 36, "copies of memory over the limit", copies_over_limit },
 	{ 0, NULL, NULL }
 };
