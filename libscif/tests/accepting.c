@@ -23,7 +23,7 @@ enum { ATTEMPTS = 10 };
 
 static bool accept_invalid(void)
 {
-	int epd = scif_open(), new;
+	int epd = scif_open(), new, own, other;
 	struct scif_port_id port;
 	bool ok;
 
@@ -35,6 +35,9 @@ static bool accept_invalid(void)
 	ok = fails(scif_accept(epd, NULL, &new, 0), EINVAL, "no peer") && ok;
 	ok = fails(scif_accept(epd, &port, NULL, 0), EINVAL, "no new") && ok;
 	scif_close(epd);
+	connect_pair(&own, &other);
+	ok = fails(scif_accept(own, &port, &new, 0), EINVAL, "connected") && ok;
+	close_pair(own, other);
 	return ok;
 }
 
@@ -146,6 +149,7 @@ static bool accepted_port(void)
 		   "the peer has port %lld, accept says %u:%u",
 		   (long long)call.ret, port.node, port.port) &&
 	     ok;
+	ok = check(fcntl(new, F_GETFD) == FD_CLOEXEC, "close-on-exec") && ok;
 	/* The port is taken as long as the listener, not the connection. */
 	scif_close(epd);
 	epd = scif_open();

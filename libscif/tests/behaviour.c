@@ -57,6 +57,7 @@ int main(int argc, char **argv)
 	run_all(readiness_cases, argc, argv);
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
+	run_all(order_cases, argc, argv);
 	run_if_mapped(watched_cases, argc, argv);
 	run_if_mapped(handed_cases, argc, argv);
 	run_all(mapping_cases, argc, argv);

@@ -20,6 +20,7 @@ extern const struct behaviour message_cases[];
 extern const struct behaviour readiness_cases[];
 extern const struct behaviour window_cases[];
 extern const struct behaviour copy_cases[];
+extern const struct behaviour order_cases[];
 extern const struct behaviour mapping_cases[];
 extern const struct behaviour fence_cases[];
 /* For devices whose memory others can map and watch. */

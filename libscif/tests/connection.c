@@ -37,7 +37,8 @@ static void *as_another_user(void *epd)
 		return NULL;
 	}
 	ok = fails(scif_bind(*(int *)epd, 1), EACCES, "1, bound before") &&
-	     fails(scif_bind(*(int *)epd, 1023), EACCES, "1023");
+	     fails(scif_bind(*(int *)epd, 1023), EACCES, "1023") &&
+	     fails(scif_bind(*(int *)epd, 1024), EINVAL, "1024 is for all");
 	return ok ? epd : NULL;
 }
 

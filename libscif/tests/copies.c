@@ -4,11 +4,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <glob.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -40,15 +38,25 @@ static bool works(struct couple *couple)
 	       succeeds(scif_writeto(couple->own, 0, 8, 0, SYNC), 0, "copy");
 }
 
+/* Where there is no window, neither here nor there. */
+static bool each_fails(int epd, uint8_t *mem, int flags, int error,
+		       const char *what)
+{
+	return fails(scif_readfrom(epd, BYTES, 8, BYTES, flags), error, what) &&
+	       fails(scif_writeto(epd, BYTES, 8, BYTES, flags), error, what) &&
+	       fails(scif_vreadfrom(epd, mem, 8, BYTES, flags), error, what) &&
+	       fails(scif_vwriteto(epd, mem, 8, BYTES, flags), error, what);
+}
+
 static bool order_of_checks(void)
 {
 	struct couple couple = couple_begin();
 	int epd = scif_open();
 	bool ok;
 
-	ok = fails(scif_readfrom(epd, 0, 0, 0, 0xff), ENOTCONN, "state") &&
-	     fails(scif_writeto(couple.own, BYTES, 8, BYTES, 0x10), EINVAL,
-		   "flags");
+	ok = each_fails(epd, couple.mem, 0xff, ENOTCONN, "state") &&
+	     each_fails(couple.own, couple.mem, 0x10, EINVAL, "flags") &&
+	     each_fails(couple.own, couple.mem, 0, ENXIO, "windows");
 	/* Nothing local, and the remote one is against the protection. */
 	peer_register(couple.other, 0, PAGE, 2 * BYTES, SCIF_PROT_READ, FIXED);
 	ok = fails(scif_writeto(couple.own, BYTES, 8, 2 * BYTES, 0), ENXIO,
@@ -56,8 +64,14 @@ static bool order_of_checks(void)
 	     fails(scif_writeto(couple.own, 0, 8, 2 * BYTES, 0), EACCES,
 		   "the remote window") &&
 	     ok;
+	peer_op_epd(PEER_CLOSE, couple.other);
+	ok = shows(couple.own, POLLHUP) &&
+	     each_fails(couple.own, couple.mem, 0xff, ECONNRESET,
+			"state, the peer is gone") &&
+	     ok;
 	scif_close(epd);
-	couple_end(&couple);
+	scif_close(couple.own);
+	munmap(couple.mem, BYTES);
 	return ok;
 }
 
@@ -153,6 +167,7 @@ static bool protection(void)
 	     fails(scif_readfrom(own, r, 8, 0, 0), EACCES, "to own R") &&
 	     fails(scif_writeto(own, none, 8, 0, 0), EACCES, "own none") &&
 	     fails(scif_vwriteto(own, mem, 8, r, 0), EACCES, "v to R") &&
+	     fails(scif_vreadfrom(own, mem, 8, w, 0), EACCES, "v from W") &&
 	     fails(scif_writeto(own, 0, 2 * PAGE, r, 0), EACCES, "R and W") &&
 	     succeeds(scif_readfrom(own, 0, 8, r, SYNC), 0, "read R") &&
 	     succeeds(scif_writeto(own, 0, 8, w, SYNC), 0, "write W") &&
@@ -435,148 +450,6 @@ static bool unregister_in_use(void)
 	return ok;
 }
 
-static bool asynchronous(void)
-{
-	struct couple couple = couple_begin();
-	uint8_t bytes[PAGE];
-	int i, mark;
-	bool ok = true;
-
-	memcpy(couple.mem, pattern_bytes(48, BYTES), BYTES);
-	for (i = 0; i < 200 && ok; i++)
-		ok = succeeds(scif_writeto(couple.own, i * 64, 64, i * 64,
-					   i % 2 ? SCIF_RMA_ORDERED : 0),
-			      0, "write");
-	ok = succeeds(scif_writeto(couple.own, 65536, BYTES - 65536, 65536, 0),
-		      0, "a long one") &&
-	     succeeds(scif_fence_mark(couple.own, SCIF_FENCE_INIT_SELF, &mark),
-		      0, "mark") &&
-	     succeeds(scif_fence_wait(couple.own, mark), 0, "wait") && ok;
-	peer_peek(BYTES - PAGE, bytes, PAGE);
-	ok = check(!memcmp(bytes, couple.mem + BYTES - PAGE, PAGE), "bytes") &&
-	     ok;
-	peer_peek(64 * 199, bytes, 64);
-	ok = check(!memcmp(bytes, couple.mem + 64 * 199, 64), "bytes 199") &&
-	     ok;
-	couple_end(&couple);
-	return ok;
-}
-
-/* All combinations of flags; unknown ones are refused elsewhere. */
-static bool all_flags(void)
-{
-	enum { FLAGS = 16, LENGTH = 3 * 65536 + 100, AT = 4000 };
-	struct couple couple = couple_begin();
-	uint8_t *mem = fresh_pages(BYTES);
-	int flags, mark, own = couple.own;
-	bool ok = true;
-
-	for (flags = 0; flags < FLAGS && ok; flags++) {
-		memcpy(mem, pattern_bytes(60 + flags, LENGTH), LENGTH);
-		ok = succeeds(scif_vwriteto(own, mem, LENGTH, AT, flags), 0,
-			      "vwriteto") &&
-		     succeeds(scif_readfrom(own, AT, LENGTH, AT, flags), 0,
-			      "readfrom") &&
-		     succeeds(scif_writeto(own, AT, LENGTH, AT + LENGTH, flags),
-			      0, "writeto") &&
-		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
-			      0, "mark") &&
-		     succeeds(scif_fence_wait(own, mark), 0, "wait");
-		memset(mem, 0, LENGTH);
-		ok = ok &&
-		     succeeds(scif_vreadfrom(own, mem, LENGTH, AT + LENGTH,
-					     flags),
-			      0, "vreadfrom") &&
-		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
-			      0, "mark") &&
-		     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
-		     check(!memcmp(mem, pattern_bytes(60 + flags, LENGTH),
-				   LENGTH),
-			   "the bytes, flags 0x%x", flags);
-	}
-	couple_end(&couple);
-	munmap(mem, BYTES);
-	return ok;
-}
-
-/* When the last bytes of an ordered copy are there, the others are. */
-static bool ordered(void)
-{
-	enum { LENGTH = 10 * PEER_DATA + 64 };
-	struct couple couple = couple_begin();
-	volatile uint64_t *last =
-		(uint64_t *)(couple.mem + 8 + LENGTH - sizeof(*last));
-	uint64_t limit = deadline(), value;
-	uint8_t *bytes = fresh_pages(BYTES);
-	unsigned int i, round;
-	bool ok = true;
-
-	for (i = 1; i <= 10 && ok; i++) {
-		memset(bytes, i, LENGTH);
-		memset(&value, i, sizeof(value));
-		peer_poke(100, bytes, LENGTH);
-		ok = succeeds(scif_readfrom(couple.own, 8, LENGTH, 100,
-					    SCIF_RMA_ORDERED),
-			      0, "read");
-		for (round = 0; *last != value && now_ms() < limit; round++)
-			relax(round);
-		ok = ok && check(!memcmp(couple.mem + 8, bytes, LENGTH),
-				 "round %u", i);
-	}
-	couple_end(&couple);
-	munmap(bytes, BYTES);
-	return ok;
-}
-
-/* How often the workers of all mic devices had something to do. */
-static uint64_t worker_runs(void)
-{
-	uint64_t sum = 0;
-	unsigned long one;
-	glob_t files;
-	FILE *file;
-	size_t i;
-
-	sleep_ms(50); /* The counters may be as old as that. */
-	if (glob("/sys/class/infiniband/*/ports/1/hw_counters/"
-		 "engine_worker_runs",
-		 0, NULL, &files))
-		return 0;
-	for (i = 0; i < files.gl_pathc; i++) {
-		file = fopen(files.gl_pathv[i], "re");
-		if (file && fscanf(file, "%lu", &one) == 1)
-			sum += one;
-		if (file)
-			fclose(file);
-	}
-	globfree(&files);
-	return sum;
-}
-
-static bool handed_over(void)
-{
-	struct couple couple = couple_begin();
-	uint64_t before = worker_runs();
-	int i, mark, own = couple.own;
-	bool ok = true;
-
-	for (i = 0; i < 10 && ok; i++)
-		ok = succeeds(scif_writeto(own, 0, BYTES, 0, 0), 0, "write") &&
-		     succeeds(scif_readfrom(own, 0, BYTES, 0, 0), 0, "read");
-	ok = ok &&
-	     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
-		      "mark") &&
-	     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
-	     check(worker_runs() > before, "no worker of the kernel's ran");
-	couple_end(&couple);
-	return ok;
-}
-
-const struct behaviour handed_cases[] = {
-	{ 48, "long copies without SYNC are left to the kernel", handed_over },
-	{ 0, NULL, NULL }
-};
-
 const struct behaviour copy_cases[] = {
 	{ 42, "checks: state, flags, local, remote window", order_of_checks },
 	{ 43, "length 0: EINVAL", length_zero },
@@ -590,8 +463,5 @@ const struct behaviour copy_cases[] = {
 	{ 44, "a window whose memory is unmapped, and replaced",
 	  unmapped_window },
 	{ 47, "unregister in use: ENXIO, nothing breaks", unregister_in_use },
-	{ 48, "copies without SYNC", asynchronous },
-	{ 48, "copies with all combinations of flags", all_flags },
-	{ 48, "in order: the last line comes last", ordered },
 	{ 0, NULL, NULL }
 };

@@ -11,7 +11,6 @@
 
 #include "behaviour.h"
 #include "clock.h"
-#include "pattern.h"
 #include "peer.h"
 #include "tap.h"
 
@@ -113,13 +112,11 @@ static bool signal_windows(void)
 	return ok;
 }
 
-/* The values come, at 4-byte places too, and behind the copies. */
-static bool signal_values(int who)
+/* The values come, at 4-byte places too. */
+static bool values_come(struct couple *couple, int who)
 {
-	struct couple couple = couple_begin();
-	uint8_t *word = couple.mem + 16, *odd = couple.mem + 36;
-	int own = couple.own, i;
-	uint64_t last;
+	uint8_t *word = couple->mem + 16, *odd = couple->mem + 36;
+	int own = couple->own, i;
 	bool ok = true;
 
 	for (i = 1; i <= 150 && ok; i++)
@@ -127,24 +124,73 @@ static bool signal_values(int who)
 						0x1122334455667700 + i,
 						who | LOCAL | REMOTE),
 			      0, "signal");
-	ok = becomes(word, 150, "local") &&
-	     peer_becomes(32, 0x1122334455667700 + 150, "remote") &&
-	     succeeds(scif_fence_signal(own, 36, 5ULL << 40, 44, 6ULL << 40,
-					who | LOCAL | REMOTE),
-		      0, "odd places") &&
-	     becomes(odd, 5ULL << 40, "local") &&
-	     peer_becomes(44, 6ULL << 40, "remote") && ok;
-	for (i = 1; i <= 10 && ok && who == SELF; i++) {
+	return becomes(word, 150, "local") &&
+	       peer_becomes(32, 0x1122334455667700 + 150, "remote") &&
+	       succeeds(scif_fence_signal(own, 36, 5ULL << 40, 44, 6ULL << 40,
+					  who | LOCAL | REMOTE),
+			0, "odd places") &&
+	       becomes(odd, 5ULL << 40, "local") &&
+	       peer_becomes(44, 6ULL << 40, "remote") && ok;
+}
+
+enum { BEGUN = 4, PART = 65536, LONG = BYTES - 2 * PART };
+
+/* From the peer's side to this one, where it is seen without delay. */
+static int64_t begin_copy(struct couple *couple, int who, uint64_t at,
+			  uint64_t length)
+{
+	struct peer_call call = { .op = PEER_WRITETO,
+				  .epd = couple->other,
+				  .length = length,
+				  .local = at,
+				  .remote = at };
+
+	return who == SELF ? scif_readfrom(couple->own, at, length, at, 0) :
+			     peer_do(&call);
+}
+
+/* So many that the last one, of the last part, is not there by itself. */
+static bool begin_copies(struct couple *couple, int who, int value)
+{
+	bool ok;
+	int i;
+
+	memset(couple->mem + PART, value, BYTES - PART);
+	ok = succeeds(scif_writeto(couple->own, PART, BYTES - PART, PART,
+				   SCIF_RMA_SYNC),
+		      0, "what there is to copy");
+	memset(couple->mem + PART, 0, BYTES - PART);
+	for (i = 0; i < BEGUN && ok; i++)
+		ok = succeeds(begin_copy(couple, who, PART, LONG), 0, "copy");
+	return ok && succeeds(begin_copy(couple, who, PART + LONG, PART), 0,
+			      "the last copy");
+}
+
+static bool copies_came(const struct couple *couple, int value)
+{
+	uint64_t last;
+
+	memcpy(&last, couple->mem + BYTES - sizeof(last), sizeof(last));
+	return check(last == value * 0x0101010101010101ULL,
+		     "round %d: the last bytes are 0x%llx", value,
+		     (unsigned long long)last);
+}
+
+static bool signal_values(int who)
+{
+	struct couple couple = couple_begin();
+	uint8_t *word = couple.mem + 16;
+	bool ok = values_come(&couple, who);
+	int i;
+
+	for (i = 1; i <= 5 && ok; i++) {
 		memset(word, 0, 8);
-		memset(couple.mem + 65536, i, BYTES - 65536);
-		ok = succeeds(scif_writeto(own, 65536, BYTES - 65536, 65536, 0),
-			      0, "write") &&
-		     succeeds(scif_fence_signal(own, 16, i, 0, 0, SELF | LOCAL),
+		ok = begin_copies(&couple, who, i) &&
+		     succeeds(scif_fence_signal(couple.own, 16, i, 0, 0,
+						who | LOCAL),
 			      0, "signal") &&
-		     becomes(word, i, "behind a copy");
-		peer_peek(BYTES - 8, &last, 8);
-		ok = check(last == i * 0x0101010101010101ULL, "last bytes") &&
-		     ok;
+		     becomes(word, i, "behind a copy") &&
+		     copies_came(&couple, i);
 	}
 	couple_end(&couple);
 	return ok;
@@ -221,29 +267,31 @@ static bool signal_peer(void)
 	return signal_values(PEER);
 }
 
-/* The peer's copies are done when the mark is. */
-static bool peer_marks(void)
+/* The copies of either side are done when the mark is. */
+static bool marks(int who)
 {
 	struct couple couple = couple_begin();
-	struct peer_call call = { .op = PEER_WRITETO,
-				  .epd = couple.other,
-				  .length = BYTES };
-	const uint8_t *bytes;
 	bool ok = true;
 	int i, mark;
 
-	for (i = 0; i < 10 && ok; i++) {
-		bytes = pattern_bytes(520 + i, 65536);
-		peer_poke(BYTES - 65536, bytes, 65536);
-		ok = succeeds(peer_do(&call), 0, "the peer's write") &&
-		     succeeds(scif_fence_mark(couple.own, PEER, &mark), 0,
+	for (i = 1; i <= 5 && ok; i++)
+		ok = begin_copies(&couple, who, i) &&
+		     succeeds(scif_fence_mark(couple.own, who, &mark), 0,
 			      "mark") &&
 		     succeeds(scif_fence_wait(couple.own, mark), 0, "wait") &&
-		     check(!memcmp(couple.mem + BYTES - 65536, bytes, 65536),
-			   "bytes of round %d", i);
-	}
+		     copies_came(&couple, i);
 	couple_end(&couple);
 	return ok;
+}
+
+static bool own_marks(void)
+{
+	return marks(SELF);
+}
+
+static bool peer_marks(void)
+{
+	return marks(PEER);
 }
 
 static bool unknown_marks(void)
@@ -273,6 +321,7 @@ const struct behaviour fence_cases[] = {
 	{ 51, "signals behind one's own copies", signal_self },
 	{ 51, "signals behind the peer's copies", signal_peer },
 	{ 51, "more signals than the queue is long", signal_places },
+	{ 52, "marks of one's own copies", own_marks },
 	{ 52, "marks of the peer's copies", peer_marks },
 	{ 53, "unknown marks: EINVAL", unknown_marks },
 	{ 0, NULL, NULL }

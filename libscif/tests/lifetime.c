@@ -276,6 +276,14 @@ static bool waits_for_mark(int epd)
 		     ECONNRESET, "mark");
 }
 
+static bool waits_for_signal(int epd)
+{
+	return fails(scif_fence_signal(epd, 0, 1, 0, 1,
+				       SCIF_FENCE_INIT_PEER |
+					       SCIF_SIGNAL_LOCAL),
+		     ECONNRESET, "signal");
+}
+
 static void *wait_for_nothing(void *argument)
 {
 	struct waiter *waiter = argument;
@@ -287,24 +295,25 @@ static void *wait_for_nothing(void *argument)
 /* The peer stops, calls wait for it, and it dies. */
 static bool ends_waits(void)
 {
-	static bool (*const waits[])(int epd) = {
-		waits_to_send, waits_to_receive, waits_to_poll, waits_for_mark
-	};
-	struct waiter waiters[4];
+	static bool (*const waits[])(
+		int epd) = { waits_to_send, waits_to_receive, waits_to_poll,
+			     waits_for_mark, waits_for_signal };
+	enum { WAITERS = sizeof(waits) / sizeof(waits[0]) };
+	struct waiter waiters[WAITERS];
 	bool ok = true;
 	int other, i;
 
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < WAITERS; i++) {
 		connect_pair(&waiters[i].epd, &other);
 		waiters[i].waits = waits[i];
 	}
 	peer_stop();
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < WAITERS; i++)
 		pthread_create(&waiters[i].thread, NULL, wait_for_nothing,
 			       &waiters[i]);
 	sleep_ms(300);
 	peer_kill();
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < WAITERS; i++) {
 		pthread_join(waiters[i].thread, NULL);
 		ok = check(waiters[i].ok, "call %d", i) && ok;
 		scif_close(waiters[i].epd);

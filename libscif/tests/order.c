@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * Copies without SYNC, and in order.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <glob.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "pattern.h"
+#include "peer.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	BYTES = COUPLE_BYTES,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED
+};
+
+static bool asynchronous(void)
+{
+	struct couple couple = couple_begin();
+	uint8_t bytes[PAGE];
+	int i, mark;
+	bool ok = true;
+
+	memcpy(couple.mem, pattern_bytes(48, BYTES), BYTES);
+	for (i = 0; i < 200 && ok; i++)
+		ok = succeeds(scif_writeto(couple.own, i * 64, 64, i * 64,
+					   i % 2 ? SCIF_RMA_ORDERED : 0),
+			      0, "write");
+	ok = succeeds(scif_writeto(couple.own, 65536, BYTES - 65536, 65536, 0),
+		      0, "a long one") &&
+	     succeeds(scif_fence_mark(couple.own, SCIF_FENCE_INIT_SELF, &mark),
+		      0, "mark") &&
+	     succeeds(scif_fence_wait(couple.own, mark), 0, "wait") && ok;
+	peer_peek(BYTES - PAGE, bytes, PAGE);
+	ok = check(!memcmp(bytes, couple.mem + BYTES - PAGE, PAGE), "bytes") &&
+	     ok;
+	peer_peek(64 * 199, bytes, 64);
+	ok = check(!memcmp(bytes, couple.mem + 64 * 199, 64), "bytes 199") &&
+	     ok;
+	couple_end(&couple);
+	return ok;
+}
+
+/* All combinations of flags; unknown ones are refused elsewhere. */
+static bool all_flags(void)
+{
+	enum { FLAGS = 16, LENGTH = 3 * 65536 + 100, AT = 4000 };
+	struct couple couple = couple_begin();
+	uint8_t *mem = fresh_pages(BYTES);
+	int flags, mark, own = couple.own;
+	bool ok = true;
+
+	for (flags = 0; flags < FLAGS && ok; flags++) {
+		memcpy(mem, pattern_bytes(60 + flags, LENGTH), LENGTH);
+		ok = succeeds(scif_vwriteto(own, mem, LENGTH, AT, flags), 0,
+			      "vwriteto") &&
+		     succeeds(scif_readfrom(own, AT, LENGTH, AT, flags), 0,
+			      "readfrom") &&
+		     succeeds(scif_writeto(own, AT, LENGTH, AT + LENGTH, flags),
+			      0, "writeto") &&
+		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
+			      0, "mark") &&
+		     succeeds(scif_fence_wait(own, mark), 0, "wait");
+		memset(mem, 0, LENGTH);
+		ok = ok &&
+		     succeeds(scif_vreadfrom(own, mem, LENGTH, AT + LENGTH,
+					     flags),
+			      0, "vreadfrom") &&
+		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
+			      0, "mark") &&
+		     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
+		     check(!memcmp(mem, pattern_bytes(60 + flags, LENGTH),
+				   LENGTH),
+			   "the bytes, flags 0x%x", flags);
+	}
+	couple_end(&couple);
+	munmap(mem, BYTES);
+	return ok;
+}
+
+/*
+ * A long window and a short one beside it, on both sides: what nobody waits for
+ * is left to others, but not what is short.
+ */
+struct row {
+	struct couple couple;
+	uint8_t *end;
+	volatile uint64_t *last;
+};
+
+static struct row row_begin(void)
+{
+	struct row row = { .couple = couple_begin(), .end = fresh_pages(PAGE) };
+
+	row.last = (uint64_t *)(row.end + PAGE - sizeof(*row.last));
+	if (scif_register(row.couple.own, row.end, PAGE, BYTES, RW, FIXED) !=
+		    BYTES ||
+	    peer_register(row.couple.other, BYTES, PAGE, BYTES, RW, FIXED) !=
+		    BYTES)
+		bail("register: %s", strerror(errno));
+	return row;
+}
+
+static void row_end(struct row *row)
+{
+	couple_end(&row->couple);
+	munmap(row->end, PAGE);
+}
+
+static void fill(struct row *row, int value)
+{
+	memset(row->couple.mem, value, BYTES);
+	memset(row->end, value, PAGE);
+}
+
+static bool is_all(const uint8_t *bytes, size_t length, uint8_t value)
+{
+	return bytes[0] == value && !memcmp(bytes, bytes + 1, length - 1);
+}
+
+/* What is copied last, first: there it would be missing. */
+static bool all_is_there(const struct row *row, uint8_t value)
+{
+	const uint8_t *mem = row->couple.mem;
+
+	return is_all(mem + BYTES - 65536, 65536, value) &&
+	       is_all(mem, BYTES, value) && is_all(row->end, PAGE, value);
+}
+
+/* A copy from the peer's windows to one's own, by one side or the other. */
+static bool last_comes_last(bool by_peer)
+{
+	struct row row = row_begin();
+	struct peer_call call = { .op = PEER_WRITETO,
+				  .epd = row.couple.other,
+				  .length = BYTES + PAGE,
+				  .flags = SCIF_RMA_ORDERED };
+	uint64_t limit = deadline(), value;
+	unsigned int i, round;
+	bool ok = true;
+
+	for (i = 1; i <= 5 && ok; i++) {
+		fill(&row, i);
+		memset(&value, i, sizeof(value));
+		ok = succeeds(scif_writeto(row.couple.own, 0, BYTES + PAGE, 0,
+					   SCIF_RMA_SYNC),
+			      0, "write");
+		fill(&row, 0);
+		if (by_peer)
+			peer_begin(&call);
+		else
+			ok = ok && succeeds(scif_readfrom(row.couple.own, 0,
+							  BYTES + PAGE, 0,
+							  SCIF_RMA_ORDERED),
+					    0, "read");
+		for (round = 0; *row.last != value && now_ms() < limit; round++)
+			relax(round);
+		atomic_thread_fence(memory_order_acquire);
+		ok = check(*row.last == value && all_is_there(&row, i),
+			   "round %u", i) &&
+		     ok;
+		if (by_peer)
+			ok = succeeds(peer_finish(&call), 0, "peer's write") &&
+			     ok;
+	}
+	row_end(&row);
+	return ok;
+}
+
+static bool ordered_read(void)
+{
+	return last_comes_last(false);
+}
+
+static bool ordered_write(void)
+{
+	return last_comes_last(true);
+}
+
+/* The sum of what all devices here have counted under these names. */
+static uint64_t counted(const char *names)
+{
+	char pattern[256];
+	uint64_t sum = 0;
+	unsigned long one;
+	glob_t files;
+	FILE *file;
+	size_t i;
+
+	snprintf(pattern, sizeof(pattern),
+		 "/sys/class/infiniband/*/ports/1/hw_counters/%s", names);
+	sleep_ms(50); /* The counters may be as old as that. */
+	if (glob(pattern, GLOB_BRACE, NULL, &files))
+		return 0;
+	for (i = 0; i < files.gl_pathc; i++) {
+		file = fopen(files.gl_pathv[i], "re");
+		if (file && fscanf(file, "%lu", &one) == 1)
+			sum += one;
+		if (file)
+			fclose(file);
+	}
+	globfree(&files);
+	return sum;
+}
+
+enum { WRITES = 50 };
+
+/* How many requests short copies take; on rxe packets, which are as many. */
+static int64_t requests(int epd, int flags)
+{
+	static const char names[] = "{rdma_writes,direct_writes,sent_pkts}";
+	uint64_t before = counted(names);
+	int i;
+
+	for (i = 0; i < WRITES; i++)
+		if (scif_writeto(epd, 0, 128, 0, flags | SCIF_RMA_SYNC))
+			return -1;
+	return counted(names) - before;
+}
+
+/*
+ * Requests of one queue pair are executed in order, and the bytes of each in any:
+ * the last line has to be a request of its own.
+ */
+static bool ordered_apart(void)
+{
+	struct couple couple = couple_begin();
+	int64_t plain = requests(couple.own, 0);
+	int64_t ordered = requests(couple.own, SCIF_RMA_ORDERED);
+
+	couple_end(&couple);
+	return check(plain >= WRITES && ordered >= plain + WRITES,
+		     "%d copies: %lld requests, in order %lld", WRITES,
+		     (long long)plain, (long long)ordered);
+}
+
+static bool handed_over(void)
+{
+	struct couple couple = couple_begin();
+	uint64_t before = counted("engine_worker_runs");
+	int i, mark, own = couple.own;
+	bool ok = true;
+
+	for (i = 0; i < 10 && ok; i++)
+		ok = succeeds(scif_writeto(own, 0, BYTES, 0, 0), 0, "write") &&
+		     succeeds(scif_readfrom(own, 0, BYTES, 0, 0), 0, "read");
+	ok = ok &&
+	     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
+		      "mark") &&
+	     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
+	     check(counted("engine_worker_runs") > before,
+		   "no worker of the kernel's ran");
+	couple_end(&couple);
+	return ok;
+}
+
+const struct behaviour order_cases[] = {
+	{ 48, "copies without SYNC", asynchronous },
+	{ 48, "copies with all combinations of flags", all_flags },
+	{ 48, "in order: the last line is copied apart", ordered_apart },
+	{ 48, "in order: the last line of a read comes last", ordered_read },
+	{ 48, "in order: the last line of a write comes last", ordered_write },
+	{ 0, NULL, NULL }
+};
+
+const struct behaviour handed_cases[] = {
+	{ 48, "long copies without SYNC are left to the kernel", handed_over },
+	{ 0, NULL, NULL }
+};
