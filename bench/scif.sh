@@ -3,8 +3,9 @@
 # usage: ./run vm --out FOLDER -- bench/scif.sh
 #
 # In the VM: measures libscif on mic and on rxe, and TCP, memcpy and a bouncing
-# cache line beside it, in one boot, both sides pinned. Leaves scif.txt, and
-# the chart scif.svg, in FOLDER, and prints both.
+# cache line beside it, in one boot, both sides pinned, in some two minutes. Leaves
+# scif.txt, and the chart scif.svg, in FOLDER, and prints both, with what is aimed
+# at. Then bench/scif_chart.py FOLDER/scif.txt Documentation brings them there.
 set -u
 
 # shellcheck source=buildlib/guest.sh
@@ -39,8 +40,21 @@ scif() {
 	wait "$server" 2>/dev/null
 }
 
+# about WHAT TEXT...: for who reads it later.
+about() {
+	echo "about $*" >>"$RESULT"
+}
+
 set -o pipefail
 : >"$RESULT"
+about date "$(date -u +%F)"
+about tree "$(git -C "$MIC_TREE" rev-parse --short HEAD 2>/dev/null)"
+about kernel "$(uname -r)"
+if grep -q 'QEMU TCG' /proc/cpuinfo; then
+	about processor "all instructions emulated (TCG)"
+else
+	about processor "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sort -u)"
+fi
 # It pins its two sides itself. Once before and once after: if they differ, the
 # machine was not quiet.
 results local "$BIN/scif-perf" raw

@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 """Draw what bench/scif.sh measured: SCIF on mic and on rxe, TCP and memcpy.
 
-usage: scif_chart.py RESULTS
+usage: scif_chart.py RESULTS [FOLDER]
 
-RESULTS has lines "LABEL WHAT BYTES VALUE". Prints the chart and the ratios as
-text, with what is aimed at; the drawing goes beside RESULTS, as .svg.
+RESULTS has lines "LABEL WHAT BYTES VALUE", and "about WHAT TEXT". Prints the chart
+and the ratios as text, with what is aimed at; the drawing goes beside RESULTS, as
+.svg. With FOLDER, both go there instead, as scif-figures.md and scif.svg.
 """
 
 import collections
 import json
 import math
+import os
 import statistics
 import sys
 
@@ -27,13 +29,17 @@ BAR = 40
 
 
 def read_results(path):
-    """The values by (label, what) and size, and all of the raw round trips."""
+    """The values by (label, what) and size, all of the raw round trips, and what
+    is said about the run."""
     series = collections.defaultdict(dict)
     raws = []
+    about = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
             words = line.split()
-            if "{" in line:  # bench-tcp's JSON, in MiB/s
+            if words[:1] == ["about"]:
+                about[words[1]] = " ".join(words[2:])
+            elif "{" in line:  # bench-tcp's JSON, in MiB/s
                 result = json.loads(line[line.index("{"):])
                 factor = 1.048576 if result["unit"] == "MiB/s" else 1
                 series[words[0], result["test"]][int(result["size"])] = \
@@ -42,82 +48,157 @@ def read_results(path):
                 if words[1] == "raw_rtt_us":
                     raws.append(float(words[3]))
                 series[words[0], words[1]][int(words[2])] = float(words[3])
-    return series, raws
+    return series, raws, about
 
 
-def print_chart(series):
+def chart_lines(series):
+    """A bar for each size of each curve; their length is logarithmic."""
     top = max((max(points.values())
                for (_, what), points in list(series.items())
                if points and "_MBps" in what), default=1)
     for name, label, what, _, _ in CURVES:
         for size, value in sorted(series[label, what].items()):
             part = math.log10(max(value, 1)) / math.log10(max(top, 10))
-            print(f"{name:13} {size_text(size):>8} {value:10.1f} MB/s "
-                  + "#" * round(BAR * part))
+            yield (f"{name:13} {size_text(size):>8} {value:10.1f} MB/s "
+                   + "#" * round(BAR * part)).rstrip()
 
 
-def print_ratio(name, value, base, most=None, least=None):
-    if not value or not base:
-        return
-    ratio = value / base
-    aim = ""
-    if most is not None:
-        aim = f", aim <= {most}: {'met' if ratio <= most else 'MISSED'}"
-    if least is not None:
-        aim = f", aim >= {least}: {'met' if ratio >= least else 'MISSED'}"
-    print(f"{name}: {value:.3f} / {base:.3f} = {ratio:.3f}{aim}")
+def short(value):
+    """Three digits, or all that are before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def print_latencies(series, raws):
+class Ratio:
+    """A value, what it is compared with, and what is aimed at."""
+
+    def __init__(self, name, value, base, most=None, least=None):
+        self.name = name
+        self.value = value
+        self.base = base
+        self.most = most
+        self.least = least
+
+    def known(self):
+        return bool(self.value and self.base)
+
+    def aim(self):
+        if self.most is not None:
+            return f"<= {self.most}"
+        return "" if self.least is None else f">= {self.least}"
+
+    def verdict(self):
+        ratio = self.value / self.base
+        if self.most is not None:
+            return "met" if ratio <= self.most else "MISSED"
+        if self.least is not None:
+            return "met" if ratio >= self.least else "MISSED"
+        return ""
+
+    def text(self):
+        aim = f", aim {self.aim()}: {self.verdict()}" if self.aim() else ""
+        return (f"{self.name}: {self.value:.3f} / {self.base:.3f} = "
+                f"{self.value / self.base:.3f}{aim}")
+
+    def row(self):
+        cells = [self.name, short(self.value), short(self.base),
+                 short(self.value / self.base), self.aim(), self.verdict()]
+        return "| " + " | ".join(cells) + " |"
+
+
+def raw_line(raws):
+    return ("raw round trip, before and after: "
+            + ", ".join(f"{value:.3f}" for value in raws) + " us"
+            + (" (NOT QUIET: they differ)"
+               if max(raws) > 1.2 * min(raws) else ""))
+
+
+def latency_ratios(series, raws):
     raw = statistics.mean(raws) if raws else None
-    if raw:
-        print(f"raw round trip: {', '.join(f'{value:.3f}' for value in raws)}"
-              " us" + (" (NOT QUIET: they differ)"
-                       if max(raws) > 1.2 * min(raws) else ""))
-    print_ratio("mic mmap round trip / raw",
-                series["mic", "mmap_rtt_us"].get(8), raw, most=1.1)
-    print_ratio("mic send/recv round trip / raw",
-                series["mic", "send_recv_rtt_us"].get(8), raw, most=2)
-    print_ratio("rxe send/recv round trip / raw",
-                series["rxe", "send_recv_rtt_us"].get(8), raw)
     tcp = series["tcp", "tcp_lat"].get(8)
-    if tcp:
-        print_ratio("TCP round trip / raw", 2 * tcp, raw)
+    yield Ratio("mic mmap round trip / raw",
+                series["mic", "mmap_rtt_us"].get(8), raw, most=1.1)
+    yield Ratio("mic send/recv round trip / raw",
+                series["mic", "send_recv_rtt_us"].get(8), raw, most=2)
+    yield Ratio("rxe send/recv round trip / raw",
+                series["rxe", "send_recv_rtt_us"].get(8), raw)
+    yield Ratio("TCP round trip / raw", tcp and 2 * tcp, raw)
 
 
-def print_ratios(series, raws):
-    print_latencies(series, raws)
+def copy_ratios(series):
+    for size in (65536, 1048576):
+        yield Ratio(f"memcpy {size_text(size)} / TCP",
+                    series["local", "memcpy_MBps"].get(size),
+                    series["tcp", "tcp_bw"].get(size))
     for what in ("writeto", "readfrom"):
         for size in (65536, 262144, 1048576, 4194304):
             mic = series["mic", what + "_MBps"].get(size)
             text = f"mic {what} {size_text(size)}"
-            print_ratio(f"{text} / memcpy", mic,
+            yield Ratio(f"{text} / memcpy", mic,
                         series["local", "memcpy_MBps"].get(size), least=0.95)
-            print_ratio(f"{text} / TCP", mic,
+            yield Ratio(f"{text} / TCP", mic,
                         series["tcp", "tcp_bw"].get(size), least=20)
-            print_ratio(f"{text} / rxe", mic,
+            yield Ratio(f"{text} / rxe", mic,
                         series["rxe", what + "_MBps"].get(size), least=10)
     for what, base in (("vwriteto_cached", "vwriteto"),
                        ("vwriteto_cached", "writeto"),
                        ("vreadfrom_cached", "readfrom")):
         for size in (4096, 65536, 1048576):
-            print_ratio(f"mic {what} {size_text(size)} / {base}",
+            yield Ratio(f"mic {what} {size_text(size)} / {base}",
                         series["mic", what + "_MBps"].get(size),
                         series["mic", base + "_MBps"].get(size))
 
 
-def main(arguments):
-    if len(arguments) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    series, raws = read_results(arguments[0])
+def all_ratios(series, raws):
+    ratios = [*latency_ratios(series, raws), *copy_ratios(series)]
+    return [ratio for ratio in ratios if ratio.known()]
+
+
+def write_document(path, series, raws, about):
+    lines = ["# SCIF: figures", "",
+             "One run of `./run vm --out FOLDER -- bench/scif.sh`, "
+             f"{about.get('date', '')}, of the tree at "
+             f"{about.get('tree', 'an unknown commit')}:",
+             f"Linux {about.get('kernel', '')} in a virtual machine with two "
+             f"processors, {about.get('processor', '')}.",
+             "This page and its drawing are made from it by "
+             "`bench/scif_chart.py`. [libscif](libscif.md) has what is",
+             "measured how, and why an aim is missed.", "",
+             "![throughput over transfer size](scif.svg)", "", "```",
+             *chart_lines(series), "```", ""]
+    if raws:
+        lines += [raw_line(raws).capitalize() + ". Round trips in "
+                  "microseconds, all else in MB/s:", ""]
+    lines += ["| | value | compared with | ratio | aim | |",
+              "|---|---:|---:|---:|---|---|",
+              *(ratio.row() for ratio in all_ratios(series, raws))]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def draw(path, series):
     chart = Chart("Throughput of SCIF over transfer size", "MB/s")
     for name, label, what, device, operation in CURVES:
         chart.add(name, device, operation,
                   sorted(series[label, what].items()))
-    chart.write(arguments[0].rsplit(".", 1)[0] + ".svg")
-    print_chart(series)
-    print_ratios(series, raws)
+    chart.write(path)
+
+
+def main(arguments):
+    if len(arguments) not in (1, 2):
+        print(__doc__, file=sys.stderr)
+        return 2
+    series, raws, about = read_results(arguments[0])
+    if len(arguments) == 2:
+        draw(os.path.join(arguments[1], "scif.svg"), series)
+        write_document(os.path.join(arguments[1], "scif-figures.md"), series,
+                       raws, about)
+        return 0
+    draw(arguments[0].rsplit(".", 1)[0] + ".svg", series)
+    print(*chart_lines(series), sep="\n")
+    if raws:
+        print(raw_line(raws))
+    for ratio in all_ratios(series, raws):
+        print(ratio.text())
     return 0
 
 
