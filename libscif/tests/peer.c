@@ -153,6 +153,9 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 	case PEER_STORE:
 		memcpy((void *)call->local, call->data, length);
 		return 0;
+	case PEER_STOP:
+		raise(SIGSTOP);
+		return 0;
 	case PEER_EXIT:
 		_exit(0);
 	}
@@ -284,7 +287,16 @@ void peer_kill(void)
 
 void peer_stop(void)
 {
-	kill(current()->pid, SIGSTOP);
+	struct peer_call call = { .op = PEER_STOP };
+	struct peer *peer = current();
+
+	if (peer->pid) {
+		kill(peer->pid, SIGSTOP);
+		return;
+	}
+	/* on another machine it does it itself, and tells nobody */
+	peer_begin(&call);
+	sleep_ms(200);
 }
 
 void peer_begin(const struct peer_call *call)
