@@ -28,25 +28,32 @@ uint32_t random_below(struct random_state *random, uint32_t limit)
 	return (random_next(random) >> 32) * limit >> 32;
 }
 
+/* The pools before it stay: streams of them are still in use. */
+struct pool {
+	struct pool *before;
+	uint8_t bytes[];
+};
+
 const uint8_t *pattern_bytes(uint32_t seed, size_t length)
 {
 	static size_t pool_length;
-	static uint8_t *pool;
+	static struct pool *pool;
 	struct random_state random;
+	struct pool *before = pool;
 	uint64_t word;
 	size_t i;
 
 	if (pool_length < length + STARTS) {
-		/* The old pool stays: streams of it are still in use. */
 		pool_length = (length + STARTS + 7) / 8 * 8;
-		pool = malloc(pool_length);
+		pool = malloc(sizeof(*pool) + pool_length);
 		if (!pool)
 			bail("out of memory");
+		pool->before = before;
 		random_seed(&random, 1);
 		for (i = 0; i < pool_length; i += 8) {
 			word = random_next(&random);
-			memcpy(pool + i, &word, 8);
+			memcpy(pool->bytes + i, &word, 8);
 		}
 	}
-	return pool + (seed * 2654435761ULL) % STARTS;
+	return pool->bytes + (seed * 2654435761ULL) % STARTS;
 }
