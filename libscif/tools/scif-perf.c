@@ -25,6 +25,7 @@ enum {
 	ROUNDS = 10000,
 	RUN_MS = 60,
 	PAGE = 4096,
+	GAP = 37 * PAGE,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
 };
 
@@ -321,9 +322,13 @@ static int bandwidth(int node, int port)
 
 static int local_memcpy(void)
 {
-	struct mover copier = { "memcpy", move_memcpy, -1,
-				pages(MOST, MAP_PRIVATE),
-				pages(MOST, MAP_PRIVATE) };
+	/*
+	 * Not a power of two apart, as two mappings of MOST would be: then each
+	 * page would push another one out of an emulator's TLB.
+	 */
+	char *mem = pages(2 * MOST + GAP, MAP_PRIVATE);
+	struct mover copier = { "memcpy", move_memcpy, -1, mem,
+				mem + MOST + GAP };
 
 	measure(&copier);
 	return 0;
