@@ -6,6 +6,7 @@
 #include <linux/export.h>
 #include <linux/io.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
@@ -70,6 +71,7 @@ static void mic_extent_hold(const struct mic_extent *extent, bool hold)
 			folio_get(folio);
 		else
 			folio_put(folio);
+		cond_resched();
 	}
 }
 
@@ -107,7 +109,7 @@ EXPORT_SYMBOL_GPL(mic_extents_get);
  * mic_extents_put - let go of memory that nobody has mapped any more
  * @list: list from mic_extents_get(); freed
  *
- * Context: process context.
+ * Context: process context, sleeps.
  */
 void mic_extents_put(struct mic_extents *list)
 {

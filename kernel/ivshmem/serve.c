@@ -157,6 +157,9 @@ static bool mic_serve_parse(struct mic_served *served,
 		.grant = mic_serve_grant,
 		.map = &served->map,
 	};
+	/* Of this node's memory, only who may have an aperture on it hears. */
+	if (op->code == MIC_OP_MAP && !mic_has_apertures())
+		op->ex = 0;
 	served->map = (struct mic_map) {};
 	served->nextents = 0;
 	mic_serve_addr(&served->addr, req);

@@ -254,7 +254,7 @@ static bool mic_share_map_ok(const struct mic_path *path,
  * @lease: out
  * @map: what it says that it has granted
  *
- * Return: 0, -ENOTCONN, -EPROTO.
+ * Return: 0, -ENOTCONN, -EPROTO, -ENOMEM.
  */
 int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
 		     const struct mic_map *map)
