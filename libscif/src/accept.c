@@ -94,7 +94,7 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	int err;
 
 	pthread_mutex_lock(&ep->lock);
-	scif_connect_begin(ep);
+	scif_connect_begin(ep, SCIF_ACCEPT_MS);
 	err = scif_link_open(&ep->link, ep->link.id, ep);
 	if (!err)
 		err = scif_rma_open(ep);

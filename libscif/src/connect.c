@@ -23,7 +23,8 @@ enum {
 	SOURCE_TRIES = 8,
 	READS = 16,
 	RETRIES = 7,
-	RNR_RETRIES = 3
+	RNR_RETRIES = 3,
+	LINGER_MS = 200
 };
 
 static void fill_param(struct scif_endpoint *ep, struct rdma_conn_param *param,
@@ -77,8 +78,35 @@ void scif_connect_done(struct scif_endpoint *ep, int error)
 	}
 }
 
+/*
+ * A request that is taken back at once may be forgotten: the other side's kernel
+ * handles what it gets on several processors, and looks for the request before
+ * there is one. Who accepts it later waits for nobody. So the request is left
+ * alone for a moment, with the connecting count, and then a tick ends it.
+ */
+bool scif_connect_linger(struct scif_endpoint *ep)
+{
+	if (!ep->asked || scif_now_ms() > ep->asked + LINGER_MS) {
+		atomic_fetch_sub(&scif_process.connecting, 1);
+		return false;
+	}
+	atomic_store(&ep->lingers, true);
+	return true;
+}
+
+static void linger_tick(struct scif_endpoint *ep)
+{
+	if (scif_now_ms() <= ep->asked + LINGER_MS ||
+	    !atomic_exchange(&ep->lingers, false))
+		return;
+	atomic_fetch_sub(&scif_process.connecting, 1);
+	scif_table_remove(ep);
+}
+
 void scif_connect_tick(struct scif_endpoint *ep)
 {
+	if (atomic_load(&ep->lingers))
+		linger_tick(ep);
 	if (scif_state(ep) != SCIF_CONNECTING)
 		return;
 	pthread_mutex_lock(&ep->lock);
@@ -99,6 +127,7 @@ static void ask(struct scif_endpoint *ep)
 		err = scif_rma_open(ep);
 	if (!err) {
 		fill_param(ep, &param, &hello);
+		ep->asked = scif_now_ms();
 		if (rdma_connect(ep->link.id, &param))
 			err = errno;
 	}
@@ -214,9 +243,9 @@ static int start(struct scif_endpoint *ep, const struct scif_node *node,
 }
 
 /* With the endpoint's lock: its state is CONNECTING from now on. */
-void scif_connect_begin(struct scif_endpoint *ep)
+void scif_connect_begin(struct scif_endpoint *ep, unsigned int ms)
 {
-	ep->connect_ends = scif_now_ms() + SCIF_CONNECT_MS;
+	ep->connect_ends = scif_now_ms() + ms;
 	atomic_store(&ep->state, SCIF_CONNECTING);
 	if (!atomic_fetch_add(&scif_process.connecting, 1))
 		scif_process_kick();
@@ -243,7 +272,8 @@ static int begin(struct scif_endpoint *ep, scif_epd_t epd,
 		err = scif_hold_port(ep, 0);
 	if (err)
 		return err;
-	scif_connect_begin(ep);
+	scif_connect_begin(ep, SCIF_CONNECT_MS);
+	ep->asked = 0;
 	if (ep->link.id)
 		clear(ep);
 	if (scif_state(ep) == SCIF_CLOSED)

@@ -21,11 +21,9 @@ struct ranges {
 	struct scif_pieces peer;
 };
 
-static int finish(struct scif_endpoint *ep, int rma_flags)
+static int finish(struct scif_endpoint *ep, uint64_t number)
 {
-	if (!(rma_flags & SCIF_RMA_SYNC))
-		return 0;
-	return scif_queue_wait(ep, scif_queue_posted(ep->rma));
+	return number ? scif_queue_wait(ep, number) : 0;
 }
 
 static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
@@ -34,6 +32,7 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	bool reads = opcode == IBV_WR_RDMA_READ;
 	struct scif_operation op;
 	struct ranges ranges;
+	uint64_t number = 0;
 	int err;
 
 	scif_pieces_init(&ranges.own);
@@ -48,17 +47,17 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 				       &ranges.peer);
 	if (!err)
 		err = scif_queue_copy(ep, opcode, &ranges.own, &ranges.peer,
-				      flags);
+				      flags, &number);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.own);
 	scif_pieces_free(&ranges.peer);
-	return err ? err : finish(ep, flags);
+	return err ? err : finish(ep, number);
 }
 
 static int copy(scif_epd_t epd, enum ibv_wr_opcode opcode, off_t loffset,
 		size_t length, off_t roffset, int flags)
 {
-	struct scif_endpoint *ep = scif_get(epd);
+	struct scif_endpoint *ep = scif_get_to_copy(epd);
 	int err;
 
 	if (!ep)
@@ -109,6 +108,7 @@ static int bounce(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	struct scif_rma *rma = ep->rma;
 	struct scif_operation op;
 	struct ranges ranges;
+	uint64_t number = 0;
 	int err;
 
 	scif_pieces_init(&ranges.own);
@@ -125,11 +125,11 @@ static int bounce(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 				      length, rma->bounce_mr->lkey, 0);
 	if (!err)
 		err = scif_queue_copy(ep, opcode, &ranges.own, &ranges.peer,
-				      flags | SCIF_RMA_SYNC);
+				      flags | SCIF_RMA_SYNC, &number);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.peer);
 	if (!err)
-		err = scif_queue_wait(ep, scif_queue_posted(rma));
+		err = finish(ep, number);
 	if (!err && opcode == IBV_WR_RDMA_READ)
 		err = scif_copy_out(addr, rma->bounce, length);
 	return err;
@@ -162,6 +162,7 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	bool reads = opcode == IBV_WR_RDMA_READ;
 	struct scif_operation op;
 	struct ranges ranges;
+	uint64_t number = 0;
 	int err;
 
 	scif_pieces_init(&ranges.own);
@@ -174,11 +175,11 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			       &ranges.peer);
 	if (!err)
 		err = scif_queue_copy(ep, opcode, &ranges.own, &ranges.peer,
-				      flags);
+				      flags, &number);
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.peer);
 	scif_queue_leave(ep->rma, region);
-	return err ? err : finish(ep, flags);
+	return err ? err : finish(ep, number);
 }
 
 /* Is all of it in windows that allow it? */
@@ -237,7 +238,7 @@ static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 static int vcopy(scif_epd_t epd, enum ibv_wr_opcode opcode, void *addr,
 		 size_t length, off_t roffset, int flags)
 {
-	struct scif_endpoint *ep = scif_get(epd);
+	struct scif_endpoint *ep = scif_get_to_copy(epd);
 	int err;
 
 	if (!ep)

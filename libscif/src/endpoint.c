@@ -101,6 +101,7 @@ void scif_endpoint_free(struct scif_endpoint *ep)
 void scif_endpoint_shutdown(struct scif_endpoint *ep)
 {
 	struct rdma_cm_id *holder;
+	bool lingers = false;
 	int state;
 
 	pthread_mutex_lock(&ep->lock);
@@ -111,9 +112,10 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 	if (state == SCIF_CLOSED)
 		return;
 	if (state == SCIF_CONNECTING)
-		atomic_fetch_sub(&scif_process.connecting, 1);
+		lingers = scif_connect_linger(ep);
 	if (atomic_exchange(&ep->hot, false))
-		atomic_fetch_sub(&scif_process.hot, 1);
+		scif_process_untick();
+	scif_chill(ep);
 	if (ep->link.id && state >= SCIF_CONNECTED) {
 		rdma_disconnect(ep->link.id);
 		scif_link_break(&ep->link, !atomic_load(&ep->maps));
@@ -122,8 +124,8 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 		rdma_destroy_id(holder);
 	scif_pending_clear(ep);
 	scif_refresh(ep, -1); /* wakes those who wait */
-	/* What is mapped keeps it where the ticks find it. */
-	if (!atomic_load(&ep->maps))
+	/* Where the ticks find it. */
+	if (!lingers && !atomic_load(&ep->maps))
 		scif_table_remove(ep);
 }
 

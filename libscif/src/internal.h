@@ -25,6 +25,7 @@
 enum {
 	SCIF_MAX_NODES = 256,
 	SCIF_CONNECT_MS = 10000,
+	SCIF_ACCEPT_MS = 5000, /* the answer may get lost once */
 	SCIF_RESOLVE_MS = 1000,
 	SCIF_TX_DEPTH = 16,
 	SCIF_RX_DEPTH = 32,
@@ -143,6 +144,8 @@ struct scif_endpoint {
 	int connect_error;     /* not yet told */
 	bool connect_untold;   /* scif_connect() has not returned the port */
 	uint64_t connect_ends; /* ms */
+	uint64_t asked;	       /* ms, or 0: when the request was sent */
+	atomic_bool lingers;   /* closed, but its request is not taken back */
 	int backlog;
 	int waiting;
 	struct scif_pending *pending;
@@ -166,6 +169,9 @@ struct scif_endpoint {
 	atomic_bool hot; /* in a row of waiting receives: not armed */
 	atomic_uint waits;
 	atomic_uint ticks;
+	atomic_bool warm;   /* in a row of copies */
+	atomic_uint copies; /* when not warm: since it was last */
+	atomic_bool copied; /* when warm: since the last tick */
 
 	struct scif_rma *rma; /* windows and copies */
 	atomic_int maps;      /* of either side: its RMA queue pair stays */
@@ -194,6 +200,9 @@ struct scif_process {
 
 extern struct scif_process scif_process;
 
+/* Begin, and end, to need the short tick. */
+void scif_process_tick(void);
+void scif_process_untick(void);
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);
@@ -224,7 +233,13 @@ struct scif_endpoint *scif_table_make(void);
 void scif_table_free(struct scif_endpoint *ep);
 int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd);
 void scif_table_remove(struct scif_endpoint *ep);
-/* The next scif_get() looks at the descriptor again. */
+/* The same, for copies: often in a row, they make the endpoint warm. */
+struct scif_endpoint *scif_get_to_copy(scif_epd_t epd);
+void scif_chill(struct scif_endpoint *ep);
+/*
+ * The next scif_get() looks at the descriptor again: what was found out before
+ * an endpoint became hot or warm may be old.
+ */
 void scif_table_doubt(void);
 /* After fork(), in the child: forget all. */
 void scif_table_abandon(int null);
@@ -289,7 +304,9 @@ void scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 			enum rdma_cm_event_type type,
 			const struct scif_hello *hello);
 void scif_connect_tick(struct scif_endpoint *ep);
-void scif_connect_begin(struct scif_endpoint *ep);
+void scif_connect_begin(struct scif_endpoint *ep, unsigned int ms);
+/* Closed while connecting. True: the endpoint stays in the table for a while. */
+bool scif_connect_linger(struct scif_endpoint *ep);
 int scif_connect_answer(struct scif_endpoint *ep);
 void scif_connect_done(struct scif_endpoint *ep, int error);
 int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd);

@@ -114,19 +114,19 @@ static void heat(struct scif_endpoint *ep)
 		return;
 	atomic_store(&ep->ticks, 0);
 	scif_link_map(&ep->link);
-	if (!atomic_exchange(&ep->hot, true) &&
-	    !atomic_fetch_add(&scif_process.hot, 1))
-		scif_process_kick();
+	scif_table_doubt();
+	if (!atomic_exchange(&ep->hot, true))
+		scif_process_tick();
 	/* Whoever closed it meanwhile may have looked too early. */
 	if (scif_state(ep) == SCIF_CLOSED && atomic_exchange(&ep->hot, false))
-		atomic_fetch_sub(&scif_process.hot, 1);
+		scif_process_untick();
 }
 
 void scif_cool(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	if (!atomic_load(&ep->hot) || !atomic_exchange(&ep->hot, false))
 		return;
-	atomic_fetch_sub(&scif_process.hot, 1);
+	scif_process_untick();
 	atomic_store(&ep->waits, 0);
 	scif_refresh(ep, epd);
 }

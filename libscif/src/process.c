@@ -140,6 +140,17 @@ void scif_process_kick(void)
 		return; /* It is awake anyway. */
 }
 
+void scif_process_tick(void)
+{
+	if (!atomic_fetch_add(&scif_process.hot, 1))
+		scif_process_kick();
+}
+
+void scif_process_untick(void)
+{
+	atomic_fetch_sub(&scif_process.hot, 1);
+}
+
 /* With the connections' lock: whom an event is for. */
 static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 {
@@ -217,11 +228,13 @@ static void handle_event(struct scif_endpoint *ep)
 		scif_refresh(ep, -1);
 }
 
-/* Was it busy receiving, and isn't any more? And what else takes its time. */
+/* Was it busy, and isn't any more? And what else takes its time. */
 static void tick(struct scif_endpoint *ep)
 {
 	if (atomic_load(&ep->hot) && atomic_fetch_add(&ep->ticks, 1) > 0)
 		scif_cool(ep, -1);
+	if (atomic_load(&ep->warm) && !atomic_exchange(&ep->copied, false))
+		scif_chill(ep);
 	scif_connect_tick(ep);
 	scif_map_tick(ep);
 }

@@ -194,9 +194,25 @@ static bool post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 	return !ibv_post_send(ep->link.rma_qp, wr, &bad);
 }
 
+/* Of what was posted; 0 if that is complete and leaves nothing to do. */
+static uint64_t number_of_last(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+
+	poll_queue(ep);
+	return rma->completed == rma->posted && !rma->failed &&
+			       !rma->leftovers ?
+		       0 :
+		       rma->posted;
+}
+
+/*
+ * @last: if not NULL, the request's number, which scif_queue_wait() takes; 0 if
+ * it, and what was posted before, is complete already.
+ */
 static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			struct scif_region *own, const void *value,
-			enum scif_when when)
+			enum scif_when when, uint64_t *last)
 {
 	const uint32_t depth = ep->link.dev->depth;
 	struct scif_rma *rma = ep->rma;
@@ -213,6 +229,8 @@ static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			posted = post(ep, wr, own, value, when);
 			failed = !posted;
 			rma->posted += posted;
+			if (posted && last)
+				*last = number_of_last(ep);
 		}
 		pthread_mutex_unlock(&rma->op_lock);
 		if (!posted && !failed)
@@ -227,20 +245,21 @@ static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 		    struct scif_region *own, enum scif_when when)
 {
-	return post_or_wait(ep, wr, own, NULL, when);
+	return post_or_wait(ep, wr, own, NULL, when, NULL);
 }
 
 int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			  const void *value)
 {
-	return post_or_wait(ep, wr, NULL, value, SCIF_BEHIND);
+	return post_or_wait(ep, wr, NULL, value, SCIF_BEHIND, NULL);
 }
 
 /* @length bytes at these places of the pieces. */
 static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		     const struct scif_piece *own, uint64_t own_at,
 		     const struct scif_piece *peer, uint64_t peer_at,
-		     uint32_t length, int flags, enum scif_when when)
+		     uint32_t length, int flags, enum scif_when when,
+		     uint64_t *last)
 {
 	struct ibv_sge sge = {
 		.addr = own->addr + own_at,
@@ -256,7 +275,7 @@ static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			     .rkey = peer->key },
 	};
 
-	return scif_queue_post(ep, &wr, own->region, when);
+	return post_or_wait(ep, &wr, own->region, NULL, when, last);
 }
 
 /*
@@ -289,16 +308,19 @@ static uint32_t request_length(uint64_t left, uint64_t own, uint64_t peer,
 
 int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		    const struct scif_pieces *own,
-		    const struct scif_pieces *peer, int rma_flags)
+		    const struct scif_pieces *peer, int rma_flags,
+		    uint64_t *number)
 {
 	uint64_t own_at = 0, peer_at = 0, left = 0;
 	const struct scif_piece *o = own->list, *p = peer->list;
 	uint64_t max = ep->link.dev->max_request;
 	bool ordered = rma_flags & SCIF_RMA_ORDERED, last;
+	bool sync = rma_flags & SCIF_RMA_SYNC;
 	uint32_t length;
 	unsigned int i;
 	int err = 0;
 
+	*number = 0;
 	for (i = 0; i < peer->count; i++)
 		left += peer->list[i].length;
 	while (left && !err) {
@@ -307,8 +329,8 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 					p->length - peer_at, max, ordered);
 		err = post_copy(ep, opcode, o, own_at, p, peer_at, length,
 				last ? IBV_SEND_FENCE : 0,
-				last ? SCIF_BEHIND :
-				       when_to(rma_flags, length));
+				last ? SCIF_BEHIND : when_to(rma_flags, length),
+				sync && length == left ? number : NULL);
 		left -= length;
 		own_at += length;
 		peer_at += length;
@@ -345,10 +367,25 @@ bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier)
 	return barrier->over;
 }
 
+static bool is_idle(struct scif_rma *rma)
+{
+	bool idle;
+
+	pthread_mutex_lock(&rma->op_lock);
+	idle = rma->completed == rma->posted;
+	pthread_mutex_unlock(&rma->op_lock);
+	return idle;
+}
+
 void scif_queue_leave(struct scif_rma *rma, struct scif_region *region)
 {
-	struct scif_leftover *leftover = malloc(sizeof(*leftover));
+	struct scif_leftover *leftover;
 
+	if (is_idle(rma)) {
+		scif_region_put(region);
+		return;
+	}
+	leftover = malloc(sizeof(*leftover));
 	if (!leftover)
 		return; /* The process's end takes it. */
 	leftover->region = region;

@@ -186,9 +186,14 @@ int scif_queue_post(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 /* The same, behind others, for the bytes of @value, which need not stay. */
 int scif_queue_post_value(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 			  const void *value);
+/*
+ * @number: out, for scif_queue_wait(); 0 if there is nothing to wait for, or
+ * nobody does (without SCIF_RMA_SYNC).
+ */
 int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		    const struct scif_pieces *own,
-		    const struct scif_pieces *peer, int rma_flags);
+		    const struct scif_pieces *peer, int rma_flags,
+		    uint64_t *number);
 /* Wait until @posted requests are complete; 0 or ECONNRESET. */
 int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted);
 uint64_t scif_queue_posted(struct scif_rma *rma);

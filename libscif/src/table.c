@@ -14,7 +14,7 @@
 
 #include "internal.h"
 
-enum { BUCKETS = 1024, CHUNK = 1024, CHUNKS = 4096 };
+enum { BUCKETS = 1024, CHUNK = 1024, CHUNKS = 4096, WARM_COPIES = 16 };
 
 /* The endpoint that a descriptor was last known to be. */
 struct slot {
@@ -161,9 +161,16 @@ static struct scif_endpoint *known(scif_epd_t epd)
 	return slot && atomic_load(&slot->sure) ? atomic_load(&slot->ep) : NULL;
 }
 
+/* Then there are ticks, which doubt what is known. */
+static bool is_busy(struct scif_endpoint *ep)
+{
+	return atomic_load_explicit(&ep->hot, memory_order_relaxed) ||
+	       atomic_load_explicit(&ep->warm, memory_order_relaxed);
+}
+
 /*
- * A system call for each lookup, except while an endpoint is hot: then the
- * descriptor was looked at a moment ago.
+ * A system call for each lookup, except while an endpoint is hot or warm: then
+ * the descriptor was looked at a moment ago.
  */
 struct scif_endpoint *scif_get(scif_epd_t epd)
 {
@@ -171,12 +178,45 @@ struct scif_endpoint *scif_get(scif_epd_t epd)
 
 	if (ep && scif_try_get(ep)) {
 		/* Still that one, with the reference? */
-		if (known(epd) == ep &&
-		    atomic_load_explicit(&ep->hot, memory_order_relaxed))
+		if (known(epd) == ep && is_busy(ep))
 			return ep;
 		scif_put(ep);
 	}
 	return look(epd);
+}
+
+static void warm(struct scif_endpoint *ep)
+{
+	if (atomic_load_explicit(&ep->warm, memory_order_relaxed)) {
+		atomic_store_explicit(&ep->copied, true, memory_order_relaxed);
+		return;
+	}
+	if (atomic_fetch_add(&ep->copies, 1) < WARM_COPIES)
+		return;
+	scif_table_doubt();
+	if (atomic_exchange(&ep->warm, true))
+		return;
+	scif_process_tick();
+	/* Whoever closed it meanwhile may have looked too early. */
+	if (scif_state(ep) == SCIF_CLOSED)
+		scif_chill(ep);
+}
+
+void scif_chill(struct scif_endpoint *ep)
+{
+	if (!atomic_exchange(&ep->warm, false))
+		return;
+	scif_process_untick();
+	atomic_store(&ep->copies, 0);
+}
+
+struct scif_endpoint *scif_get_to_copy(scif_epd_t epd)
+{
+	struct scif_endpoint *ep = scif_get(epd);
+
+	if (ep)
+		warm(ep);
+	return ep;
 }
 
 /* One that has left the table tells no next: its bucket begins again. */

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "behaviour.h"
 #include "clock.h"
@@ -450,6 +451,74 @@ static bool unregister_in_use(void)
 	return ok;
 }
 
+/* More in a row than the library looks at the descriptor for. */
+static bool copy_often(int epd)
+{
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < 100 && ok; i++)
+		ok = succeeds(scif_writeto(epd, 0, 8, 0, SYNC), 0, "copy");
+	return ok;
+}
+
+static bool closed_after_copies(void)
+{
+	struct couple couple = couple_begin();
+	bool ok;
+
+	ok = copy_often(couple.own) &&
+	     succeeds(scif_close(couple.own), 0, "close") &&
+	     fails(scif_writeto(couple.own, 0, 8, 0, SYNC), EBADF, "closed");
+	peer_op_epd(PEER_CLOSE, couple.other);
+	munmap(couple.mem, BYTES);
+	return ok;
+}
+
+/* A stranger takes the number, without a word to the library. */
+static bool replaced_after_copies(void)
+{
+	struct couple couple = couple_begin();
+	uint64_t end = now_ms() + 5000;
+	int ends[2], ret;
+	bool ok;
+
+	if (pipe(ends))
+		return check(false, "pipe");
+	ok = copy_often(couple.own);
+	dup2(ends[0], couple.own);
+	do
+		ret = scif_writeto(couple.own, 0, 8, 0, SYNC);
+	while ((!ret || errno != ENOTTY) && now_ms() < end);
+	ok = fails(ret, ENOTTY, "the stranger") && ok;
+	close(couple.own);
+	close(ends[0]);
+	close(ends[1]);
+	peer_op_epd(PEER_CLOSE, couple.other);
+	munmap(couple.mem, BYTES);
+	return ok;
+}
+
+/* Another number of the same endpoint, that the library has seen. */
+static bool replaced_before_copies(void)
+{
+	struct couple couple = couple_begin();
+	int other = dup(couple.own), ends[2];
+	bool ok;
+
+	if (pipe(ends))
+		return check(false, "pipe");
+	ok = succeeds(scif_writeto(other, 0, 8, 0, SYNC), 0, "the other");
+	dup2(ends[0], other);
+	ok = ok && copy_often(couple.own) &&
+	     fails(scif_writeto(other, 0, 8, 0, SYNC), ENOTTY, "the stranger");
+	close(other);
+	close(ends[0]);
+	close(ends[1]);
+	couple_end(&couple);
+	return ok;
+}
+
 const struct behaviour copy_cases[] = {
 	{ 42, "checks: state, flags, local, remote window", order_of_checks },
 	{ 43, "length 0: EINVAL", length_zero },
@@ -463,5 +532,10 @@ const struct behaviour copy_cases[] = {
 	{ 44, "a window whose memory is unmapped, and replaced",
 	  unmapped_window },
 	{ 47, "unregister in use: ENXIO, nothing breaks", unregister_in_use },
+	{ 55, "closed after many copies", closed_after_copies },
+	{ 55, "after many copies, the number is a stranger's",
+	  replaced_after_copies },
+	{ 55, "a copy's number is a stranger's before many copies",
+	  replaced_before_copies },
 	{ 0, NULL, NULL }
 };
