@@ -377,7 +377,8 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping is in the
  * way), ENXIO (not all of it is in windows), EACCES (against a window's
  * protection, or a window cannot be read), EOPNOTSUPP (the device cannot do it,
- * only mic devices can), ENOMEM, ENOTCONN, ECONNRESET.
+ * only mic devices can, and between machines those with apertures), ENOMEM,
+ * ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);
