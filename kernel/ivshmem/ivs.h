@@ -7,6 +7,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/completion.h>
+#include <linux/ktime.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
@@ -226,7 +227,8 @@ struct mic_range {
  * @slot: the other node's entry of the node table
  * @entry: that entry
  * @task: the thread that receives, and has all that follows without a lock
- * @idle: polling: how long nothing happened
+ * @idle: polling: since when nothing happens, or 0
+ * @cpu_time: polling: processor time before the last pause, ns
  * @term: &mic_ivs.term that the channels are used in
  *
  * @peer: owner of the entry, seen by the tick
@@ -303,7 +305,8 @@ struct mic_path {
 	u32 slot;
 	const struct mic_region_node *entry;
 	struct task_struct *task;
-	u32 idle;
+	ktime_t idle;
+	u64 cpu_time;
 	u32 term;
 
 	u32 peer;

@@ -14,6 +14,7 @@
 #include <linux/etherdevice.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
+#include <linux/ktime.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
@@ -413,13 +414,26 @@ static bool mic_path_has_news(struct mic_path *path)
 	return READ_ONCE(path->broken) || mic_path_has_room_news(path);
 }
 
-/* Polling: the longer nothing happens, the longer the pause. */
+/*
+ * Polling: the longer nothing happens, the longer the pause. An eighth of that
+ * time, since the other node may wait for an answer and poll, too: pauses as
+ * long as what they wait for would make each other longer. And three times what
+ * the last look has cost: a thread that takes no more than its share of the
+ * processor gets it at once when it wakes.
+ */
 static void mic_path_pause(struct mic_path *path)
 {
-	u32 us = min_t(u32, 10U << min(path->idle, 7U), 1000);
+	u64 used = current->se.sum_exec_runtime;
+	ktime_t now = ktime_get();
+	s64 us;
 
-	path->idle++;
-	usleep_range(us, 2 * us);
+	if (!path->idle)
+		path->idle = now;
+	us = max_t(s64, ktime_us_delta(now, path->idle) / 8,
+		   div_u64(3 * (used - path->cpu_time), NSEC_PER_USEC));
+	path->cpu_time = used;
+	us = clamp_t(s64, us, 10, 1000);
+	usleep_range(us, us + us / 4);
 }
 
 /* A channel of an entry that another has is not ours to write to. */
