@@ -54,6 +54,9 @@ missing_packages() {
 	done
 }
 
+# Seconds that apt waits for another one, of automatic upgrades for example.
+APT_WAIT=300
+
 # need_packages PACKAGE...: install by apt what is not there yet.
 need_packages() {
 	local missing
@@ -66,6 +69,7 @@ need_packages() {
 	step "apt-get update" as_root apt-get -q update
 	step "installing ${missing[*]}" as_root \
 		env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		-o DPkg::Lock::Timeout="$APT_WAIT" \
 		--no-install-recommends install "${missing[@]}"
 }
 

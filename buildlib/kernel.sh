@@ -51,6 +51,7 @@ kernel_select_stock() {
 		step "apt-get update" as_root apt-get -q update
 		step "updating kernel and headers" as_root \
 			env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+			-o DPkg::Lock::Timeout="$APT_WAIT" \
 			--no-install-recommends install \
 			linux-image-amd64 linux-headers-amd64
 		KREL=$(find_stock_kernel)
