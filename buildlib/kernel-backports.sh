@@ -47,7 +47,8 @@ fetch_backports() {
 	[ -n "$KREL" ] || die "bookworm-backports has no 6.12 kernel" \
 		"look at: apt_backports in buildlib/kernel-backports.sh"
 	step "installing the headers of $KREL" as_root_backports \
-		apt-get -y --no-install-recommends install "linux-headers-$KREL"
+		apt-get -y -o DPkg::Lock::Timeout="$APT_WAIT" \
+		--no-install-recommends install "linux-headers-$KREL"
 	rm -rf "$BACKPORTS_DIR/root" "$BACKPORTS_DIR/deb"
 	mkdir -p "$BACKPORTS_DIR/deb"
 	step "fetching the image of $KREL" unpack_backports

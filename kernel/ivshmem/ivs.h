@@ -228,7 +228,8 @@ struct mic_range {
  * @entry: that entry
  * @task: the thread that receives, and has all that follows without a lock
  * @idle: polling: since when nothing happens, or 0
- * @cpu_time: polling: processor time before the last pause, ns
+ * @look: polling: processor time of a look that finds nothing, ns
+ * @cpu_time: polling: processor time up to the last pause, ns
  * @term: &mic_ivs.term that the channels are used in
  *
  * @peer: owner of the entry, seen by the tick
@@ -306,6 +307,7 @@ struct mic_path {
 	const struct mic_region_node *entry;
 	struct task_struct *task;
 	ktime_t idle;
+	u64 look;
 	u64 cpu_time;
 	u32 term;
 

@@ -418,22 +418,28 @@ static bool mic_path_has_news(struct mic_path *path)
  * Polling: the longer nothing happens, the longer the pause. An eighth of that
  * time, since the other node may wait for an answer and poll, too: pauses as
  * long as what they wait for would make each other longer. And three times what
- * the last look has cost: a thread that takes no more than its share of the
- * processor gets it at once when it wakes.
+ * a look costs that finds nothing: a thread that takes no more than its share of
+ * the processor gets it at once when it wakes. The scheduler counts what a thread
+ * has used when it goes to sleep, so it is known afterwards.
  */
 static void mic_path_pause(struct mic_path *path)
 {
-	u64 used = current->se.sum_exec_runtime;
+	bool again = path->idle;
 	ktime_t now = ktime_get();
+	u64 used;
 	s64 us;
 
-	if (!path->idle)
+	if (!again)
 		path->idle = now;
 	us = max_t(s64, ktime_us_delta(now, path->idle) / 8,
-		   div_u64(3 * (used - path->cpu_time), NSEC_PER_USEC));
-	path->cpu_time = used;
+		   div_u64(3 * path->look, NSEC_PER_USEC));
 	us = clamp_t(s64, us, 10, 1000);
 	usleep_range(us, us + us / 4);
+
+	used = current->se.sum_exec_runtime;
+	if (again)	/* nothing but a look, since the pause before */
+		path->look = used - path->cpu_time;
+	path->cpu_time = used;
 }
 
 /* A channel of an entry that another has is not ours to write to. */

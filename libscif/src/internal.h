@@ -220,6 +220,9 @@ struct scif_device *scif_device_get(struct ibv_context *ctx);
 
 /* Take a reference, or NULL with errno EBADF or ENOTTY. */
 struct scif_endpoint *scif_get(scif_epd_t epd);
+/* The same, for a copy: many in a row make the endpoint warm. */
+struct scif_endpoint *scif_get_to_copy(scif_epd_t epd);
+void scif_chill(struct scif_endpoint *ep);
 struct scif_endpoint *scif_get_by_inode(uint64_t inode);
 /*
  * The next after @ep, or the first; gives back the reference to @ep. If some
@@ -233,9 +236,6 @@ struct scif_endpoint *scif_table_make(void);
 void scif_table_free(struct scif_endpoint *ep);
 int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd);
 void scif_table_remove(struct scif_endpoint *ep);
-/* The same, for copies: often in a row, they make the endpoint warm. */
-struct scif_endpoint *scif_get_to_copy(scif_epd_t epd);
-void scif_chill(struct scif_endpoint *ep);
 /*
  * The next scif_get() looks at the descriptor again: what was found out before
  * an endpoint became hot or warm may be old.
