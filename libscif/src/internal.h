@@ -62,7 +62,8 @@ struct scif_device {
 	struct ibv_comp_channel *channel;
 	const struct scif_direct *direct; /* NULL if it has none */
 	uint32_t max_request;		  /* bytes that one request may copy */
-	uint32_t depth; /* requests of a connection at a time */
+	uint32_t depth;	     /* requests of a connection at a time */
+	uint8_t ack_timeout; /* as in IBA; 0: none, see scif_queue_tick() */
 	uint8_t max_reads;
 	struct scif_cache cache;
 };
@@ -196,6 +197,7 @@ struct scif_process {
 	atomic_int hot;	       /* endpoints that need the short tick */
 	atomic_int connecting; /* those that need the long one */
 	atomic_int mapped;     /* those, too */
+	atomic_bool patient;   /* and so do all, without timeouts */
 };
 
 extern struct scif_process scif_process;
@@ -273,6 +275,7 @@ void scif_steer_close(struct scif_steer *steer);
 /* Did the user's end go? */
 bool scif_steer_is_closed(struct scif_steer *steer);
 /* Close the user's end, unless the number is a stranger's by now. */
+bool scif_is_own(struct scif_endpoint *ep, scif_epd_t epd);
 void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd);
 /*
  * Make the descriptor show what is so. @epd is the descriptor, or -1 where it
@@ -329,14 +332,6 @@ void scif_link_map(struct scif_link *link);
 bool scif_link_reached(struct scif_link *link);
 /* Everything under way ends with an error; copies only if @all. */
 void scif_link_break(struct scif_link *link, bool all);
-
-/* map.c: what is left of connections that ended while memory was mapped. */
-void scif_map_tick(struct scif_endpoint *ep);
-/* The peer maps a window, or unmaps @count; by the progress thread. */
-void scif_map_peer_more(struct scif_endpoint *ep);
-void scif_map_peer_less(struct scif_endpoint *ep, int count);
-/* In the child of a fork, which has no mappings. */
-void scif_map_abandon(void);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
 /* Post and wait, but not for ever, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
@@ -351,8 +346,17 @@ void scif_relax(unsigned int round);
 struct scif_wait {
 	unsigned int round;
 	uint64_t since; /* ms; 0: not for long yet */
+	unsigned int probes;
 	bool slow;
 };
+
+/*
+ * A device that has no timers does not send again what gets lost, unless the peer says
+ * that it misses something. It does when something comes behind that: an empty
+ * write, which completes without a word, or with this number if it fails.
+ */
+enum { SCIF_PROBE = 1 };
+void scif_link_probe(struct ibv_qp *qp);
 
 /* Wait a little, and don't let the progress thread wait: ms so far. */
 uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait);
@@ -360,6 +364,17 @@ void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
 
 /* The connection is gone, as far as this side can tell. */
 void scif_lost(struct scif_endpoint *ep);
+
+/* map.c: what is left of connections that ended while memory was mapped. */
+void scif_map_tick(struct scif_endpoint *ep);
+/* The peer maps a window, or unmaps @count; by the progress thread. */
+void scif_map_peer_more(struct scif_endpoint *ep);
+void scif_map_peer_less(struct scif_endpoint *ep, int count);
+/* In the child of a fork, which has no mappings. */
+void scif_map_abandon(void);
+
+/* queue.c: where requests don't time out, by the progress thread. */
+void scif_queue_tick(struct scif_endpoint *ep);
 
 /* message.c */
 uint32_t scif_bytes(struct scif_endpoint *ep);

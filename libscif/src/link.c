@@ -19,10 +19,9 @@ enum {
 	SPIN_ROUNDS = 2000,
 	YIELD_ROUNDS = 4000,
 	SLOW_MS = 100,
+	PROBE_MS = 1000,
 	ANSWER_MS = 5000, /* a peer that does not answer is gone */
 	FLUSH_MS = 1000,
-	/* The same for copies: 8 times half a second. */
-	ACK_TIMEOUT = 17,
 	ACK_RETRIES = 7
 };
 
@@ -116,13 +115,24 @@ static int open_pairs(struct scif_link *link)
 	return link->rma_qp ? 0 : -1;
 }
 
+/* For the message pair, whose requests others wait for: has_patience(). */
+static int set_timeout(struct scif_link *link)
+{
+	if (link->dev->ack_timeout)
+		return 0;
+	return rdma_set_option(link->id, RDMA_OPTION_ID,
+			       RDMA_OPTION_ID_ACK_TIMEOUT,
+			       &link->dev->ack_timeout,
+			       sizeof(link->dev->ack_timeout));
+}
+
 /* @owner is what events of the link's queues tell. 0 or an errno. */
 int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
 {
 	link->id = id;
 	link->dev = scif_device_get(id->verbs);
-	if (!link->dev || open_memory(link) || open_queues(link, owner) ||
-	    open_pairs(link))
+	if (!link->dev || set_timeout(link) || open_memory(link) ||
+	    open_queues(link, owner) || open_pairs(link))
 		return errno ? errno : ENOMEM;
 	return 0;
 }
@@ -226,7 +236,7 @@ static int to_state(struct scif_link *link, enum ibv_qp_state state)
 		attr.sq_psn = link->rma_psn;
 	/* What the peer has asked for may be hours. */
 	if (mask & IBV_QP_TIMEOUT)
-		attr.timeout = ACK_TIMEOUT;
+		attr.timeout = link->dev->ack_timeout;
 	if (mask & IBV_QP_RETRY_CNT)
 		attr.retry_cnt = ACK_RETRIES;
 	errno = ibv_modify_qp(link->rma_qp, &attr, mask);
@@ -277,6 +287,15 @@ int scif_link_post_recv(struct scif_link *link, unsigned int slot)
 	return ibv_post_recv(link->id->qp, &wr, &bad);
 }
 
+void scif_link_probe(struct ibv_qp *qp)
+{
+	struct ibv_send_wr wr = { .wr_id = SCIF_PROBE,
+				  .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr *bad;
+
+	(void)ibv_post_send(qp, &wr, &bad); /* or there is one too much */
+}
+
 static struct scif_endpoint *endpoint_of(struct scif_link *link)
 {
 	return (void *)((char *)link - offsetof(struct scif_endpoint, link));
@@ -316,6 +335,11 @@ static bool has_patience(struct scif_link *link, struct scif_wait *wait)
 {
 	uint64_t waited = scif_link_wait(link, wait);
 
+	if (!link->dev->ack_timeout &&
+	    waited >= (wait->probes + 1) * PROBE_MS) {
+		wait->probes++;
+		scif_link_probe(link->id->qp);
+	}
 	if (waited >= ANSWER_MS)
 		scif_link_break(link, false);
 	link->silent = waited > ANSWER_MS + FLUSH_MS ||

@@ -26,6 +26,7 @@ struct mapping {
 	struct scif_endpoint *ep;
 	uint8_t *addr;
 	size_t length;
+	size_t mapped; /* by so many parts */
 	unsigned int count;
 	struct part parts[];
 };
@@ -159,7 +160,7 @@ static int unmap_parts(struct mapping *mapping)
 	return err;
 }
 
-/* In the room there is for it, which is free again if that fails. */
+/* In the room there is for it. */
 static int map_parts(struct mapping *mapping, const struct scif_pieces *pieces,
 		     int prot)
 {
@@ -175,12 +176,9 @@ static int map_parts(struct mapping *mapping, const struct scif_pieces *pieces,
 		at += pieces->list[i].length;
 		mapping->count++;
 	}
-	if (!err) {
+	mapping->mapped = at - mapping->addr;
+	if (!err)
 		madvise(mapping->addr, mapping->length, MADV_DONTFORK);
-		return 0;
-	}
-	unmap_parts(mapping);
-	munmap(at, mapping->length - (at - mapping->addr));
 	return err;
 }
 
@@ -276,6 +274,20 @@ static int find_place(void *addr, size_t len, int flags, uint8_t **place)
 	return *place == MAP_FAILED ? errno : 0;
 }
 
+/* While its addresses are nobody else's. False if somebody has taken it. */
+static bool forget_mapping(struct mapping *mapping)
+{
+	struct mapping **link;
+
+	pthread_mutex_lock(&mappings_lock);
+	for (link = &mappings; *link && *link != mapping; link = &(*link)->next)
+		;
+	if (*link)
+		*link = mapping->next;
+	pthread_mutex_unlock(&mappings_lock);
+	return *link;
+}
+
 static struct mapping *take_mapping(void *addr, size_t len)
 {
 	struct mapping **link, *mapping;
@@ -317,8 +329,9 @@ static int map_pieces(struct scif_endpoint *ep,
 	mappings = mapping;
 	pthread_mutex_unlock(&mappings_lock);
 	err = map_parts(mapping, pieces, prot);
-	if (err) {
-		take_mapping(mapping->addr, len);
+	if (err && forget_mapping(mapping)) {
+		unmap_parts(mapping);
+		munmap(mapping->addr + mapping->mapped, len - mapping->mapped);
 		free(mapping);
 		scif_put(ep);
 	}

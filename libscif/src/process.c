@@ -24,6 +24,7 @@ enum {
 	LONG_TICK_MS = 200,
 	BATCH = 32,
 	MAX_REQUEST = 1 << 30,
+	ACK_TIMEOUT = 17, /* half a second, and so often: link.c */
 	RXE_VENDOR = 0xffffff,
 	RXE_PACKETS = 32
 };
@@ -70,6 +71,11 @@ static int set_nonblocking(int fd)
  * in between, on another processor; then nobody wakes it before the next
  * request is posted. So rxe never gets so much that it would stop: one
  * request, of half of those packets.
+ *
+ * Nor does it get a reason to send again what is not lost. Its timer runs from one
+ * request into the next; what it then sends again may be answered at the same
+ * time, on another processor, after which the two sides count differently: a
+ * write is acknowledged and not carried out, and a read never ends.
  */
 static void set_limits(struct scif_device *dev,
 		       const struct ibv_device_attr *attr,
@@ -81,6 +87,9 @@ static void set_limits(struct scif_device *dev,
 
 	dev->max_request = port->max_msg_sz < most ? port->max_msg_sz : most;
 	dev->depth = rxe ? 1 : SCIF_RMA_DEPTH;
+	dev->ack_timeout = rxe ? 0 : ACK_TIMEOUT;
+	if (rxe && !atomic_exchange(&scif_process.patient, true))
+		scif_process_kick();
 	dev->max_reads = attr->max_qp_rd_atom < attr->max_qp_init_rd_atom ?
 				 attr->max_qp_rd_atom :
 				 attr->max_qp_init_rd_atom;
@@ -258,7 +267,24 @@ static void serve(struct scif_endpoint *ep, unsigned int what)
 	} while (!atomic_compare_exchange_strong(&ep->due, &due, 0));
 }
 
-static void handle_device(struct scif_device *dev)
+/* It was removed: its descriptor would be ready for ever. What uses it keeps it. */
+static void forget_device(struct scif_device *gone)
+{
+	struct scif_device **link;
+
+	pthread_mutex_lock(&scif_process.lock);
+	for (link = &scif_process.devices; *link && *link != gone;
+	     link = &(*link)->next)
+		;
+	if (*link) {
+		*link = gone->next;
+		epoll_ctl(scif_process.epoll, EPOLL_CTL_DEL, gone->channel->fd,
+			  NULL);
+	}
+	pthread_mutex_unlock(&scif_process.lock);
+}
+
+static void handle_device(struct scif_device *dev, uint32_t events)
 {
 	struct scif_endpoint *ep;
 	struct ibv_cq *cq;
@@ -274,6 +300,8 @@ static void handle_device(struct scif_device *dev)
 		serve(ep, DUE_EVENT);
 		scif_put(ep);
 	}
+	if (events & (EPOLLERR | EPOLLHUP))
+		forget_device(dev);
 }
 
 static void handle_endpoint(uint64_t inode)
@@ -304,8 +332,10 @@ static void handle_tick(void)
 	struct scif_endpoint *ep;
 
 	scif_table_doubt();
-	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep))
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
+		scif_queue_tick(ep);
 		serve(ep, DUE_TICK);
+	}
 }
 
 /* How long the thread may sleep. */
@@ -314,7 +344,8 @@ static int nap(void)
 	if (atomic_load(&scif_process.hot))
 		return TICK_MS;
 	return atomic_load(&scif_process.connecting) ||
-			       atomic_load(&scif_process.mapped) ?
+			       atomic_load(&scif_process.mapped) ||
+			       atomic_load(&scif_process.patient) ?
 		       LONG_TICK_MS :
 		       -1;
 }
@@ -331,7 +362,7 @@ static void handle(const struct epoll_event *event)
 		handle_cm_event();
 		break;
 	case EVENT_DEVICE:
-		handle_device((void *)(uintptr_t)(data & ~7ULL));
+		handle_device((void *)(uintptr_t)(data & ~7ULL), event->events);
 		break;
 	default:
 		handle_endpoint(data >> 3);
@@ -341,7 +372,8 @@ static void handle(const struct epoll_event *event)
 static void *progress(void *number)
 {
 	struct epoll_event events[BATCH];
-	int i, count;
+	uint64_t ticked = 0, now;
+	int i, count, wait;
 
 	/* Until who started it has said so. */
 	pthread_mutex_lock(&scif_process.lock);
@@ -351,8 +383,12 @@ static void *progress(void *number)
 		count = epoll_wait(scif_process.epoll, events, BATCH, nap());
 		for (i = 0; i < count && is_progress(); i++)
 			handle(&events[i]);
-		if (is_progress() && nap() >= 0)
-			handle_tick();
+		wait = nap();
+		now = scif_now_ms();
+		if (wait < 0 || now < ticked + wait || !is_progress())
+			continue;
+		handle_tick();
+		ticked = now;
 	}
 	return NULL;
 }
@@ -432,6 +468,7 @@ static void forget(void)
 	atomic_store(&scif_process.hot, 0);
 	atomic_store(&scif_process.connecting, 0);
 	atomic_store(&scif_process.mapped, 0);
+	atomic_store(&scif_process.patient, false);
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
 	scif_map_abandon();

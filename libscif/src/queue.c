@@ -11,7 +11,14 @@
 #include "direct.h"
 #include "rma.h"
 
-enum { BATCH = 16, CACHE_LINE = 64, LATER_BYTES = 32 << 10 };
+enum {
+	BATCH = 16,
+	CACHE_LINE = 64,
+	LATER_BYTES = 32 << 10,
+	LOOK_MS = 200,
+	LOOKS = 50, /* ten seconds, if the machine was not stopped */
+	PROBE_LOOKS = 5
+};
 
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
 {
@@ -82,11 +89,12 @@ static void poll_queue(struct scif_endpoint *ep)
 		count = ibv_poll_cq(ep->link.rma_cq, BATCH, wcs);
 		if (count < 0 || atomic_load(&ep->link.gone))
 			rma->failed = true;
-		for (i = 0; i < count; i++)
+		for (i = 0; i < count; i++) {
 			if (wcs[i].status != IBV_WC_SUCCESS)
 				rma->failed = true;
-		if (count > 0)
-			rma->completed += count;
+			if (wcs[i].wr_id != SCIF_PROBE)
+				rma->completed++;
+		}
 	} while (count == BATCH);
 }
 
@@ -133,6 +141,43 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 			return 0;
 		scif_relax(round++);
 	}
+}
+
+/* With the operations' lock: for how many looks nothing under way completes. */
+static unsigned int stands_still(struct scif_rma *rma)
+{
+	uint64_t now = scif_now_ms();
+
+	if (rma->seen != rma->completed || rma->completed == rma->posted) {
+		rma->seen = rma->completed;
+		rma->still = 0;
+	} else if (now >= rma->seen_ms + LOOK_MS) {
+		rma->still++;
+		rma->seen_ms = now;
+	}
+	return rma->still;
+}
+
+/*
+ * What the peer does not answer ends, also on a device without timeouts. Before, it
+ * is asked what it has got. By the progress thread, also while it waits itself.
+ */
+void scif_queue_tick(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	unsigned int before, still;
+
+	if (scif_state(ep) != SCIF_CONNECTED || ep->link.dev->ack_timeout ||
+	    !scif_queue_poll(ep))
+		return;
+	pthread_mutex_lock(&rma->op_lock);
+	before = rma->still;
+	still = stands_still(rma);
+	if (still != before && still % PROBE_LOOKS == 1)
+		scif_link_probe(ep->link.rma_qp);
+	pthread_mutex_unlock(&rma->op_lock);
+	if (still > LOOKS)
+		scif_lost(ep);
 }
 
 /*

@@ -175,12 +175,19 @@ static void take_release(struct scif_endpoint *ep,
 	pthread_mutex_unlock(&rma->settle_lock);
 }
 
-/* It counts before anything else: an endpoint that is closed now stays. */
+/*
+ * It counts before anything else: an endpoint that is closed now stays. A peer
+ * that cannot have mapped anything does not count at all.
+ */
 static void take_mapped(struct scif_endpoint *ep,
 			const struct scif_message *message)
 {
 	int err;
 
+	if (!ep->link.dev->direct) {
+		scif_reply(ep, message->tag, EOPNOTSUPP, 0);
+		return;
+	}
 	scif_map_peer_more(ep);
 	err = scif_check_connected(ep);
 	if (!err)

@@ -103,6 +103,9 @@ struct scif_rma {
 	uint64_t posted;
 	uint64_t completed;
 	bool failed;
+	uint64_t seen; /* what was completed at this time, */
+	uint64_t seen_ms;
+	unsigned int still; /* and still is, so many looks later */
 	struct scif_leftover *leftovers;
 	struct scif_barrier release; /* for the peer's SCIF_RELEASE */
 	uint64_t release_number;

@@ -20,7 +20,7 @@
 
 #include "internal.h"
 
-enum { FILLER = 2048, FILLERS = 16 };
+enum { FILLER = 2048, FILLERS = 16, SLEEP_MS = 1000 };
 
 int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 {
@@ -71,16 +71,17 @@ bool scif_steer_is_closed(struct scif_steer *steer)
 }
 
 /* Another thread may have closed it, and a stranger may have its number. */
-static bool is_own(struct scif_endpoint *ep, scif_epd_t epd)
+bool scif_is_own(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	struct stat status;
 
-	return epd >= 0 && !fstat(epd, &status) && status.st_ino == ep->inode;
+	return epd >= 0 && !fstat(epd, &status) && S_ISSOCK(status.st_mode) &&
+	       status.st_ino == ep->inode;
 }
 
 void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd)
 {
-	if (is_own(ep, epd))
+	if (scif_is_own(ep, epd))
 		close(epd);
 }
 
@@ -104,9 +105,10 @@ static void lower_in(struct scif_endpoint *ep, scif_epd_t epd)
 	struct scif_steer *steer = &ep->steer;
 	char bytes[16];
 
-	if (!steer->in || !is_own(ep, epd))
+	if (!steer->in || !scif_is_own(ep, epd))
 		return;
-	while (recv(epd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+	while (recv(epd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0 &&
+	       scif_is_own(ep, epd))
 		;
 	steer->in = false;
 }
@@ -133,9 +135,9 @@ static void lower_out(struct scif_endpoint *ep, scif_epd_t epd)
 	struct scif_steer *steer = &ep->steer;
 	int i;
 
-	if (!steer->out || !is_own(ep, epd))
+	if (!steer->out || epd < 0)
 		return;
-	for (i = 0; i < FILLERS; i++) {
+	for (i = 0; i < FILLERS && scif_is_own(ep, epd); i++) {
 		if (poll(&pollfd, 1, 0) <= 0 || !(pollfd.revents & POLLOUT))
 			break;
 		send(epd, filler, sizeof(filler), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -186,7 +188,8 @@ unlock:
 
 /*
  * Sleep until the descriptor shows @event; 0, EINTR, or EBADF if it was closed
- * meanwhile.
+ * meanwhile. Not for long: after the look that comes first, its number may have
+ * become a stranger's. Who sleeps looks again what there is.
  */
 int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
 {
@@ -196,12 +199,12 @@ int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
 
 	atomic_fetch_add(&ep->sleepers, 1);
 	/* A close that did not see the sleeper was before this look. */
-	if (!is_own(ep, epd))
+	if (!scif_is_own(ep, epd))
 		ret = -EBADF;
 	else
-		ret = poll(&pollfd, 1, -1) < 0 ? -errno : 0;
+		ret = poll(&pollfd, 1, SLEEP_MS) < 0 ? -errno : 0;
 	atomic_fetch_sub(&ep->sleepers, 1);
-	if (!ret && atomic_load(&ep->closes) != closes && !is_own(ep, epd))
+	if (!ret && atomic_load(&ep->closes) != closes && !scif_is_own(ep, epd))
 		ret = -EBADF;
 	return -ret;
 }

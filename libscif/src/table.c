@@ -288,9 +288,13 @@ void scif_table_doubt(void)
 	pthread_mutex_unlock(&table_lock);
 }
 
-/* The numbers stay taken, so that nobody closes a stranger's descriptor. */
+/*
+ * The numbers stay taken, so that nobody closes a stranger's descriptor. Those that
+ * are strangers' already, because the endpoint outlives its descriptor, are theirs.
+ */
 void scif_table_abandon(int null)
 {
+	struct scif_endpoint *ep;
 	int i;
 
 	pthread_mutex_init(&table_lock, NULL);
@@ -301,7 +305,8 @@ void scif_table_abandon(int null)
 	for (i = 0; i < slot_count; i++) {
 		if (!slot_of(i))
 			continue;
-		if (atomic_load(&slot_of(i)->ep) && null >= 0)
+		ep = atomic_load(&slot_of(i)->ep);
+		if (ep && null >= 0 && scif_is_own(ep, i))
 			dup3(null, i, O_CLOEXEC);
 		set_slot(slot_of(i), NULL);
 	}

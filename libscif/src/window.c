@@ -186,13 +186,27 @@ static void put_region(struct scif_rma *rma, struct scif_region *region)
 		scif_region_put(region);
 }
 
-/* Closing windows keep memory locked; wait for those that can end. */
+/* With closing windows, or copies' regions that are left. */
+static bool something_ends(struct scif_rma *rma)
+{
+	bool ends;
+
+	pthread_mutex_lock(&rma->lock);
+	ends = rma->closing;
+	pthread_mutex_unlock(&rma->lock);
+	pthread_mutex_lock(&rma->op_lock);
+	ends = ends || rma->leftovers;
+	pthread_mutex_unlock(&rma->op_lock);
+	return ends;
+}
+
+/* What is about to end keeps memory locked; wait for that. */
 static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 				       size_t length, int access)
 {
 	struct scif_region *region;
 	unsigned int round;
-	bool closing;
+	bool ends;
 
 	for (round = 0;; round++) {
 		region = scif_region_new(ep->link.dev, addr, length, access,
@@ -201,11 +215,9 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 			return region;
 		if (scif_cache_empty(ep->link.dev))
 			continue;
+		ends = something_ends(ep->rma);
 		errno = ENOMEM;
-		pthread_mutex_lock(&ep->rma->lock);
-		closing = ep->rma->closing;
-		pthread_mutex_unlock(&ep->rma->lock);
-		if (!closing)
+		if (!ends)
 			return NULL;
 		scif_queue_poll(ep);
 		scif_windows_settle(ep);

@@ -4,6 +4,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -321,6 +324,84 @@ static bool messages(void)
 	return ok;
 }
 
+/* A number that was an endpoint's is a stranger's, in a child, too. */
+static bool stranger_in_child(void)
+{
+	int own, other, pipes[2], status = 1;
+	pid_t child;
+	char byte;
+	void *mem;
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	mem = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+	if (!check(mem != SCIF_MMAP_FAILED, "mmap: %s", strerror(errno)) ||
+	    !check(!pipe2(pipes, O_CLOEXEC), "pipe"))
+		return false;
+	scif_close(own);
+	dup2(pipes[1], own);
+	close(pipes[1]);
+	child = fork();
+	if (!child)
+		_exit(write(own, "x", 1) == 1 ? 0 : 1);
+	close(own);
+	ok = succeeds(read(pipes[0], &byte, 1), 1, "from the child");
+	close(pipes[0]);
+	waitpid(child, &status, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	return succeeds(scif_munmap(mem, PAGE), 0, "munmap") &&
+	       check(!status, "child 0x%x", status) && ok;
+}
+
+struct failing {
+	int epd;
+	atomic_bool stop;
+	bool maps;
+	pthread_t thread;
+};
+
+static void *map_in_vain(void *argument)
+{
+	struct failing *failing = argument;
+
+	while (!atomic_load(&failing->stop) && !failing->maps)
+		failing->maps = scif_mmap(NULL, PAGE, SCIF_PROT_WRITE, 0,
+					  failing->epd,
+					  PAGE) != SCIF_MMAP_FAILED;
+	return NULL;
+}
+
+/* What another one that fails leaves, a mapping may take at once. */
+static bool beside_failing(void)
+{
+	struct failing failing = { .stop = false };
+	volatile uint64_t *word;
+	bool ok = true;
+	int other;
+	uint64_t i;
+
+	connect_pair(&failing.epd, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	peer_register(other, PAGE, PAGE, PAGE, SCIF_PROT_WRITE, FIXED);
+	pthread_create(&failing.thread, NULL, map_in_vain, &failing);
+	for (i = 0; i < 300 && ok; i++) {
+		word = scif_mmap(NULL, PAGE, RW, 0, failing.epd, 0);
+		ok = check(word != SCIF_MMAP_FAILED, "mmap: %s",
+			   strerror(errno));
+		if (!ok)
+			break;
+		*word = i;
+		ok = peer_has(0, i, "what is mapped") &&
+		     succeeds(scif_munmap((void *)word, PAGE), 0, "munmap");
+	}
+	atomic_store(&failing.stop, true);
+	pthread_join(failing.thread, NULL);
+	close_pair(failing.epd, other);
+	return check(!failing.maps, "a window that cannot be read is mapped") &&
+	       ok;
+}
+
 const struct behaviour mapping_cases[] = {
 	{ 49, "mmap: EINVAL, ENXIO, EACCES", arguments },
 	{ 49, "mmap: adjacent windows", adjacent },
@@ -333,5 +414,7 @@ const struct behaviour mapped_cases[] = {
 	{ 49, "mmap: shared, not inherited, survives one's close", shared },
 	{ 49, "mmap: survives the peer's close", survives_peer },
 	{ 49, "mmap: messages from and to it", messages },
+	{ 49, "mmap: the closed one's number in a child", stranger_in_child },
+	{ 49, "mmap: beside others that fail", beside_failing },
 	{ 0, NULL, NULL }
 };

@@ -94,6 +94,21 @@ static bool ends_in_time(struct caller *caller, int error)
 		     strerrorname_np(caller->error));
 }
 
+/* What is gone keeps no processor busy. */
+static bool is_at_rest(void)
+{
+	struct timespec before, after;
+	double seconds;
+
+	sleep_ms(300);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	sleep_ms(1000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	seconds = after.tv_sec - before.tv_sec +
+		  (after.tv_nsec - before.tv_nsec) / 1e9;
+	return check(seconds < 0.3, "%.2f s of processor time in one", seconds);
+}
+
 static bool removed_under(const char *command)
 {
 	struct caller callers[CALLERS] = {
@@ -121,7 +136,7 @@ static bool removed_under(const char *command)
 		ok = shows(couples[i].own, POLLHUP);
 		scif_close(couples[i].own);
 	}
-	return ok;
+	return ok && is_at_rest();
 }
 
 /* Of one's own device: nobody can come any more. */
@@ -139,7 +154,8 @@ static bool removed_under_listener(const char *command)
 	     ends_in_time(&caller, ENODEV);
 	if (ok)
 		ok = check(scif_poll_now(caller.epd) == POLLERR,
-			   "scif_poll says 0x%x", scif_poll_now(caller.epd));
+			   "scif_poll says 0x%x", scif_poll_now(caller.epd)) &&
+		     is_at_rest();
 	return succeeds(scif_close(caller.epd), 0, "close") && ok;
 }
 

@@ -252,6 +252,34 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	return locking.ok;
 }
 
+/* A copy that is over keeps no memory, though nobody has waited for it. */
+static bool lock_after_copy(struct locking *locking)
+{
+	enum { COPY = 6 << 20, MOST = 12 << 20 };
+	uint64_t end = deadline(), found = 0;
+	unsigned int round = 0;
+	off_t offset;
+	bool ok;
+
+	memset(locking->mem, 0x5a, COPY);
+	peer_register(locking->other, 0, COPY, 0, RW, FIXED);
+	ok = succeeds(scif_vwriteto(locking->epd, locking->mem, COPY, 0, 0), 0,
+		      "a copy");
+	while (ok && found != 0x5a5a5a5a5a5a5a5a && now_ms() < end) {
+		relax(round++);
+		peer_peek(COPY - 8, &found, 8);
+	}
+	sleep_ms(10); /* it is done, and then complete */
+	offset = scif_register(locking->epd, locking->mem + (32 << 20), MOST, 0,
+			       RW, 0);
+	return check(offset > 0, "12 MiB of 16: %s", strerror(errno)) && ok;
+}
+
+static bool register_after_copy(void)
+{
+	return with_limit(lock_after_copy);
+}
+
 static bool register_limit(void)
 {
 	return with_limit(lock_too_much);
@@ -490,5 +518,7 @@ const struct behaviour window_cases[] = {
 const struct behaviour watched_cases[] = {
 	{ 36, "memory of several windows is locked once", register_once },
 	{ 36, "copies of memory over the limit", copies_over_limit },
+	{ 36, "register after a copy that nobody waited for",
+	  register_after_copy },
 	{ 0, NULL, NULL }
 };
