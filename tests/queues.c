@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "setup.h"
@@ -235,6 +236,26 @@ static bool destroy_with_completions(struct setup *setup)
 	return ok;
 }
 
+/* Nobody has polled them; their places are free nevertheless. */
+static bool destroy_with_full_queue(struct setup *setup)
+{
+	struct pair first, second;
+	bool ok = true;
+	int i;
+
+	pair_open(&first, setup, DEPTH);
+	pair_open_on(&second, setup, first.cq);
+	for (i = 0; i < first.cq->cqe && ok; i++) {
+		post_writes(&first, i, 1);
+		ok = settle(&first);
+	}
+	pair_destroy(&first.a, &first.b);
+	post_writes(&second, 100, 2);
+	ok = expect_ids(first.cq, 100, 2) && ok;
+	pair_close(&second);
+	return ok;
+}
+
 static bool reset_with_completions(struct setup *setup)
 {
 	struct pair pair;
@@ -251,6 +272,44 @@ static bool reset_with_completions(struct setup *setup)
 	post_writes(&pair, 6, 5);
 	ok = ok && expect_ids(pair.cq, 6, 5);
 	pair_close(&pair);
+	return ok;
+}
+
+static void *do_nothing(void *arg)
+{
+	pause();
+	return arg;
+}
+
+/* With another thread, so that locks are taken. */
+static bool arm_while_polling(struct setup *setup)
+{
+	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
+	struct pair pair = { .setup = setup };
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	struct endpoint_options options;
+	struct ibv_cq_ex *cq;
+	pthread_t thread;
+	bool ok;
+
+	if (pthread_create(&thread, NULL, do_nothing, NULL))
+		bail("no thread");
+	cq = new_cq_ex(setup, &attr);
+	pair.cq = ibv_cq_ex_to_cq(cq);
+	options = pair_options(pair.cq);
+	endpoint_create(&pair.a, &setup->a_dev, &options);
+	options = pair_options(NULL);
+	endpoint_create(&pair.b, &setup->b_dev, &options);
+	pair_connect(&pair.a, &pair.b);
+	post_writes(&pair, 1, 2);
+	ok = settle(&pair) && check(!ibv_start_poll(cq, &poll), "start_poll") &&
+	     check(cq->wr_id == 1, "the first one") &&
+	     check(!ibv_req_notify_cq(pair.cq, 0), "req_notify") &&
+	     check(!ibv_next_poll(cq) && cq->wr_id == 2, "the second one");
+	ibv_end_poll(cq);
+	pair_close(&pair);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
 	return ok;
 }
 
@@ -366,7 +425,10 @@ static const struct {
 	{ resize_keeps_request, "resizing keeps the request for an event" },
 	{ resize_fails, "resizing that fails changes nothing" },
 	{ destroy_with_completions, "a destroyed QP's completions are gone" },
+	{ destroy_with_full_queue,
+	  "a destroyed QP's completions had filled it" },
 	{ reset_with_completions, "a reset QP's completions are gone" },
+	{ arm_while_polling, "armed between start_poll and end_poll" },
 	{ thread_domain, "a thread domain" },
 	{ single_threaded, "a completion queue of one thread" },
 	{ list_with_bad_request, "a list with a bad request" },

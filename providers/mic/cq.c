@@ -311,10 +311,35 @@ int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
 
-	mic_lock(&cq->lock);
+	/* not the other lock: who is between start_poll and end_poll has it */
+	mic_lock(&cq->own.lock);
 	mic_cq_arm(&cq->ring, solicited_only);
-	mic_unlock(&cq->lock);
+	mic_unlock(&cq->own.lock);
 	return 0;
+}
+
+/*
+ * The places of those that come first are free at once: until the next poll there
+ * may come more than the queue has room for beside them.
+ */
+static void drop_forgotten(struct mic_cq *cq)
+{
+	struct mic_cqe *cqe, *ring;
+
+	for (;;) {
+		ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
+		cqe = mic_own_peek(&cq->own, cq->ring.consumer);
+		if (!cqe)
+			cqe = ring;
+		if (!cqe || cqe->opcode != MIC_WC_FORGOTTEN)
+			break;
+		if (cqe == ring)
+			cq->ring.consumer++;
+		else
+			cq->own.consumer++;
+	}
+	mic_cq_publish(&cq->ring);
+	mic_own_publish(&cq->own);
 }
 
 /*
@@ -340,6 +365,7 @@ static void forget(struct ibv_cq *ibcq, uint32_t number,
 		if (matches(cqe, number))
 			cqe->opcode = MIC_WC_FORGOTTEN;
 	}
+	drop_forgotten(cq);
 	mic_unlock(&cq->lock);
 }
 

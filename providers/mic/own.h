@@ -79,16 +79,23 @@ static inline bool mic_own_look(struct mic_own *own)
 }
 
 /* The next one, if it comes before element @index of the kernel's ring. */
-static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
+static inline struct mic_cqe *mic_own_peek(struct mic_own *own, uint32_t index)
 {
 	struct mic_cqe *cqe;
 
 	if (own->consumer == own->known && !mic_own_look(own))
 		return NULL;
 	cqe = &own->slots[own->consumer & own->mask];
-	if ((int32_t)(cqe->owner - index) > 0)
-		return NULL;
-	own->consumer++;
+	return (int32_t)(cqe->owner - index) > 0 ? NULL : cqe;
+}
+
+/* Take it. */
+static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
+{
+	struct mic_cqe *cqe = mic_own_peek(own, index);
+
+	if (cqe)
+		own->consumer++;
 	return cqe;
 }
 
