@@ -207,6 +207,25 @@ static bool type1_unbind(struct stage *stage)
 	return free_window(mw) && ok;
 }
 
+/* What a flushed bind would have made of the key is a name for it, too. */
+static bool type1_after_flush(struct stage *stage)
+{
+	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.wr_id = BIND_ID,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = bind_info(&stage->memory, 0, 100, WRITE_ONLY),
+	};
+	bool ok;
+
+	endpoint_set_state(&stage->b[1], IBV_QPS_ERR);
+	ok = check(!ibv_bind_mw(stage->b[1].qp, mw, &bind), "a bind") &&
+	     cq_expect(stage->b[1].send_cq, BIND_ID, IBV_WC_WR_FLUSH_ERR) &&
+	     bind1(stage, mw, 0, 100, WRITE_ONLY) &&
+	     writes(stage, mw->rkey, 0, 8, IBV_WC_SUCCESS);
+	return free_window(mw) && ok;
+}
+
 static bool type1_any_qp(struct stage *stage)
 {
 	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_1);
@@ -452,6 +471,8 @@ static const struct {
 	{ type1_rebind, "type 1: bound again", IBV_QPT_RC },
 	{ type1_unbind, "type 1: unbound", IBV_QPT_RC },
 	{ type1_any_qp, "type 1: for each QP of its PD", IBV_QPT_RC },
+	{ type1_after_flush, "type 1: bound after a bind that was flushed",
+	  IBV_QPT_RC },
 	{ freed, "a freed window", IBV_QPT_RC },
 	{ region_in_use, "a region with a window can't go", IBV_QPT_RC },
 	{ type2_one_qp, "type 2: for its QP only", IBV_QPT_RC },

@@ -144,8 +144,12 @@ static bool mic_bind_key_ok(struct mic_qp *qp, const struct mic_mw_state *mw)
 	if (mw->mkey.pd != qp->ibqp->pd ||
 	    !mic_same_index(wqe->bind.new_rkey, wqe->bind.mw_rkey))
 		return false;
+	/*
+	 * Type 1: its owner names it by any key it had. Who posted a bind that was
+	 * flushed goes on with the key that this would have led to.
+	 */
 	if (mw->type == IB_MW_TYPE_1)
-		return mw->mkey.key == wqe->bind.mw_rkey;
+		return true;
 	/*
 	 * A type 2 window has to be invalidated first. Its owner chooses the
 	 * key and need not say which one it had.

@@ -114,7 +114,7 @@ static int mic_mr_map_umem(struct mic_mr *mr)
 		return -EINVAL;
 	n = ib_umem_num_dma_blocks(umem, size);
 	mr->win.block = kvmalloc_array(n, sizeof(*mr->win.block),
-				       GFP_KERNEL_ACCOUNT);
+				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!mr->win.block)
 		return -ENOMEM;
 	rdma_umem_for_each_dma_block(umem, &biter, size) {
@@ -264,6 +264,7 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 {
 	struct mic_dev *dev = to_mic_dev(ibmr->device);
 	struct mic_mr *mr = to_mic_mr(ibmr);
+	bool repin;
 	int err;
 
 	if (flags & ~IB_MR_REREG_SUPPORTED)
@@ -274,14 +275,18 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!mr->umem)
 		return ERR_PTR(-EINVAL);
+	/* more rights may need pages that were pinned for reading only */
+	repin = flags & IB_MR_REREG_ACCESS && !(flags & IB_MR_REREG_TRANS) &&
+		ib_access_writable(access) && !mr->umem->writable;
+	/* at this address another process has something else */
+	if (repin && mr->umem->owning_mm != current->mm)
+		return ERR_PTR(-EINVAL);
 	err = mic_mr_close(mr);
 	if (err)
 		return ERR_PTR(err);
 
 	mic_mkey_hide(dev, &mr->mkey);
-	/* more rights may need pages that were pinned for reading only */
-	if (flags & IB_MR_REREG_ACCESS && !(flags & IB_MR_REREG_TRANS) &&
-	    ib_access_writable(access) && !mr->umem->writable) {
+	if (repin) {
 		flags |= IB_MR_REREG_TRANS;
 		start = mr->umem->address;
 		length = mr->umem->length;

@@ -113,8 +113,9 @@ enum mic_mkey_kind {
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
  * @user: on demand: who registered it
- * @fault_lock: on demand: protects @fault
+ * @fault_lock: on demand: protects @fault and @failed
  * @fault: on demand: pages that were asked for, or NULL
+ * @failed: on demand: those that were not to be had, until who asked hears of it
  */
 struct mic_mr {
 	struct ib_mr ibmr;
@@ -131,6 +132,7 @@ struct mic_mr {
 	kuid_t user;
 	spinlock_t fault_lock;
 	struct mic_fault *fault;
+	struct mic_fault *failed;
 };
 
 /* The device memory behind a key that other nodes can map, or NULL. */

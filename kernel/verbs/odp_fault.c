@@ -32,6 +32,8 @@
 
 /* What went wrong longer ago may be right by now. */
 #define MIC_FAULT_STALE		(2 * HZ)
+/* As many failures does a region keep for those who asked. */
+#define MIC_FAULTS_KEPT		8
 /* As many workers may one address space keep waiting. */
 #define MIC_FAULTS_PER_MM	8
 /* As many are shared by all users; beyond them, each may have one. */
@@ -60,6 +62,7 @@ static DEFINE_SPINLOCK(mic_faults_lock);
  * @done: the worker is done, @err and @when are set
  * @err: what came of it
  * @when: jiffies
+ * @next: of &mic_mr.failed
  */
 struct mic_fault {
 	struct work_struct work;
@@ -75,6 +78,7 @@ struct mic_fault {
 	bool done;
 	int err;
 	unsigned long when;
+	struct mic_fault *next;
 };
 
 static void mic_fault_put(struct mic_fault *fault)
@@ -278,14 +282,49 @@ static bool mic_fault_give(struct mic_mr *mr, struct mic_fault *fault)
 	return free;
 }
 
-/* What has come of a request for the same pages, as far as it is of use. */
-static int mic_fault_outcome(const struct mic_fault *fault,
+static void mic_fault_put_all(struct mic_fault *list)
+{
+	struct mic_fault *next;
+
+	for (; list; list = next) {
+		next = list->next;
+		mic_fault_put(list);
+	}
+}
+
+/*
+ * What has come of a request for the same pages, as far as it is of use. Failures
+ * are kept until who asked comes again: others may come in between, and must not
+ * have them forgotten, or nobody would ever hear of his own.
+ */
+static int mic_fault_outcome(struct mic_mr *mr, struct mic_fault *done,
 			     const struct mic_pin *pin, u64 va)
 {
-	if (fault->va != va || fault->write != pin->write ||
-	    time_after(jiffies, fault->when + MIC_FAULT_STALE))
-		return -EAGAIN;
-	return fault->err ?: -EAGAIN;
+	struct mic_fault **link = &mr->failed, *fault, *over = NULL;
+	int err = -EAGAIN, kept = 0;
+	bool same, stale;
+
+	spin_lock(&mr->fault_lock);
+	if (done) {
+		done->next = mr->failed;
+		mr->failed = done;
+	}
+	while ((fault = *link)) {
+		same = fault->va == va && fault->write == pin->write;
+		stale = time_after(jiffies, fault->when + MIC_FAULT_STALE);
+		if (same && !stale && fault->err)
+			err = fault->err;
+		if (!same && !stale && fault->err && kept++ < MIC_FAULTS_KEPT) {
+			link = &fault->next;
+			continue;
+		}
+		*link = fault->next;
+		fault->next = over;
+		over = fault;
+	}
+	spin_unlock(&mr->fault_lock);
+	mic_fault_put_all(over);
+	return err;
 }
 
 /*
@@ -301,12 +340,9 @@ static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
 
 	if (!mic_fault_take(mr, &fault))
 		return err;
-	if (fault) {
-		err = mic_fault_outcome(fault, pin, va);
-		mic_fault_put(fault);
-		if (err != -EAGAIN)
-			return err;
-	}
+	err = mic_fault_outcome(mr, fault, pin, va);
+	if (err != -EAGAIN)
+		return err;
 	fault = mic_fault_create(pin, mr, va, npages);
 	if (!fault)
 		return err;
@@ -419,6 +455,8 @@ int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va)
  */
 void mic_fault_forget(struct mic_mr *mr)
 {
+	mic_fault_put_all(mr->failed);
+	mr->failed = NULL;
 	if (!mr->fault)
 		return;
 	mic_fault_stop(mr->fault);

@@ -17,6 +17,7 @@ static const struct {
 	{ demand_explicit, "memory that comes and goes" },
 	{ demand_implicit, "the whole address space" },
 	{ demand_unmapped, "memory that is not there" },
+	{ demand_beyond_end, "what files do not have, for two at once" },
 	{ demand_read_only, "memory that can only be read" },
 	{ demand_withheld, "a page that nobody provides" },
 	{ demand_advice, "brought in beforehand" },

@@ -4,6 +4,7 @@
  * such pages is for and what not.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -59,6 +60,54 @@ bool demand_unmapped(struct stage *stage)
 	       !munmap(demand.addr + REGION_BYTES / 2, PAGE_BYTES) &&
 	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
 			 IBV_WC_REM_ACCESS_ERR);
+	return demand_destroy(&demand) && good;
+}
+
+static void post_read(struct setup *setup, struct endpoint *from,
+		      const void *addr, uint32_t rkey)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 64);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+
+	wr.wr.rdma.remote_addr = (uintptr_t)addr;
+	wr.wr.rdma.rkey = rkey;
+	post_send(from, &wr);
+}
+
+/* Two that want what a file does not have, again and again: both hear of it. */
+bool demand_beyond_end(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct setup *setup = stage->setup;
+	struct endpoint a[2], b[2];
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	size_t end = lseek(fd, 0, SEEK_END) / PAGE_BYTES + 1;
+	struct demand demand;
+	uint8_t *file;
+	bool good;
+	int i;
+
+	file = mmap(NULL, (end + 4) * PAGE_BYTES, PROT_READ, MAP_PRIVATE, fd,
+		    0);
+	if (file == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+	options.rnr_timer = 16; /* each comes again after 2.56 ms */
+	good = demand_create(&demand, stage, true);
+	for (i = 0; i < 2; i++)
+		pair_create(&a[i], &setup->a_dev, &b[i], &setup->b_dev,
+			    &options);
+	for (i = 0; i < 2; i++) {
+		post_read(setup, &a[i], file + (end + 2 * i) * PAGE_BYTES,
+			  demand.mr->rkey);
+		usleep(1200);
+	}
+	for (i = 0; i < 2; i++) {
+		good = cq_expect(a[i].send_cq, 1, IBV_WC_REM_ACCESS_ERR) &&
+		       good;
+		pair_destroy(&a[i], &b[i]);
+	}
+	munmap(file, (end + 4) * PAGE_BYTES);
+	close(fd);
 	return demand_destroy(&demand) && good;
 }
 
