@@ -224,12 +224,15 @@ void mic_req_answer(struct mic_qp *qp, enum mic_ack ack,
 	}
 }
 
-/* The peer's node, which RC remembers. */
+/*
+ * The peer's node, which RC remembers; if it left, until it has answered what is on
+ * its way.
+ */
 static struct mic_node *mic_req_node(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
 
-	if (req->node && !mic_node_is_live(req->node)) {
+	if (req->node && !req->nflight && !mic_node_is_live(req->node)) {
 		mic_node_put(req->node);
 		req->node = NULL;
 	}
@@ -466,7 +469,10 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 				return MIC_RUN_WAIT;
 			continue;
 		}
-		if (state == IB_QPS_RTS && mic_req_next(qp, budget))
+		/* what comes again has begun, and ends in SQD, too */
+		if ((state == IB_QPS_RTS ||
+		     (state == IB_QPS_SQD && req->repeat && !req->nflight)) &&
+		    mic_req_next(qp, budget))
 			continue;
 		if (READ_ONCE(qp->state) != state)
 			continue;

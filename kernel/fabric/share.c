@@ -3,6 +3,8 @@
  * Memory that nodes share: who has some, and the leases of what others have.
  */
 #include <linux/export.h>
+#include <linux/if_macvlan.h>
+#include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <linux/pfn.h>
 
@@ -43,15 +45,26 @@ void mic_pool_del(struct mic_pool *pool)
 }
 EXPORT_SYMBOL_GPL(mic_pool_del);
 
+/* What @ndev goes away with, or NULL. */
+static struct net_device *mic_ndev_base(const struct net_device *ndev)
+{
+	if (is_vlan_dev(ndev))
+		return vlan_dev_real_dev(ndev);
+	if (netif_is_macvlan(ndev))
+		return macvlan_dev_real_dev(ndev);
+	return NULL;
+}
+
+/*
+ * Memory of a pool must not be in use when its interface goes away. Then the VLANs
+ * and macvlans on that go, too, and their devices; bridges and bonds stay.
+ */
 static bool mic_pool_serves(const struct mic_pool *pool,
 			    const struct net_device *ndev)
 {
-	bool serves;
-
-	rcu_read_lock();
-	serves = mic_ndev_is_on(ndev, pool->ndev);
-	rcu_read_unlock();
-	return serves;
+	while (ndev && ndev != pool->ndev)
+		ndev = mic_ndev_base(ndev);
+	return ndev;
 }
 
 /**

@@ -457,6 +457,7 @@ void mic_pool_destroy(struct mic_ivs *ivs);
 
 /* share.c: what nodes let each other map */
 int mic_share_init(struct mic_path *path);
+void mic_share_abandon(struct mic_path *path);
 void mic_share_exit(struct mic_path *path);
 void mic_share_wake(struct mic_path *path);
 void mic_share_flush(struct mic_path *path);

@@ -314,6 +314,9 @@ static int mic_ivs_suspend(struct device *dev)
 	/* what is mapped of an aperture goes with the paths */
 	if (mic_is_aperture(to_pci_dev(dev)))
 		return 0;
+	/* it has not come back from the last time */
+	if (READ_ONCE(ivs->asleep))
+		return 0;
 	WRITE_ONCE(ivs->asleep, true);
 	cancel_delayed_work_sync(&ivs->tick);
 	for (i = 0; i < ivs->geo.nodes; i++)
@@ -335,6 +338,9 @@ static int mic_ivs_resume(struct device *dev)
 		return 0;
 	if (!mic_region_stands(ivs)) {
 		dev_err(dev, "this is another region now\n");
+		for (i = 0; i < ivs->geo.nodes; i++)
+			if (ivs->path[i])
+				mic_share_abandon(ivs->path[i]);
 		return -ENODEV;
 	}
 	ivs->doorbell = readl(ivs->regs + MIC_IVS_POSITION) & 0xffff;

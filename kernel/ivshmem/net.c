@@ -84,6 +84,16 @@ static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
 			ivs->ndev->stats.tx_fifo_errors++;
 }
 
+static bool mic_net_has_room(struct mic_path *path)
+{
+	bool room;
+
+	spin_lock_bh(&path->net_lock);
+	room = mic_path_room(path, &path->tx[MIC_LANE_FRAME], MIC_NET_ROOM);
+	spin_unlock_bh(&path->net_lock);
+	return room;
+}
+
 /*
  * No room: wait for some, but not for long, since all others wait as well.
  * Return: whether to wait.
@@ -100,13 +110,17 @@ static bool mic_net_wait(struct mic_path *path)
 	netif_stop_queue(path->ivs->ndev);
 	/* it may have been the last word that came meanwhile */
 	mic_path_wake(path);
+	/* or the thread has taken the word that there is room, before the stop */
+	if (mic_net_has_room(path))
+		netif_wake_queue(path->ivs->ndev);
 	return true;
 }
 
 static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 {
 	struct mic_ivs *ivs = mic_net_ivs(ndev);
-	const u8 *to = eth_hdr(skb)->h_dest;
+	/* not eth_hdr(): who writes past the queueing layer may not have set it */
+	const u8 *to = ((const struct ethhdr *)skb->data)->h_dest;
 	struct mic_path *path = NULL;
 
 	if (skb->len > MIC_NET_FRAME_MAX) {
@@ -158,9 +172,7 @@ void mic_net_room(struct mic_path *path)
 
 	if (!READ_ONCE(path->net_stopped))
 		return;
-	spin_lock_bh(&path->net_lock);
-	room = mic_path_room(path, &path->tx[MIC_LANE_FRAME], MIC_NET_ROOM);
-	spin_unlock_bh(&path->net_lock);
+	room = mic_net_has_room(path);
 	overdue = time_after(jiffies, path->net_full +
 			     msecs_to_jiffies(MIC_NET_FULL_MS));
 	if (room || overdue)
@@ -270,6 +282,8 @@ static void mic_net_setup(struct net_device *ndev)
 	ndev->max_mtu = ETH_MAX_MTU;
 	ndev->mtu = MIC_NET_MTU;
 	ndev->priv_flags &= ~IFF_TX_SKB_SHARING;
+	/* no netconsole: what is printed about a path would go through it */
+	ndev->priv_flags |= IFF_DISABLE_NETPOLL;
 	ndev->hw_features = NETIF_F_SG | NETIF_F_HW_CSUM | NETIF_F_TSO |
 			    NETIF_F_TSO6 | NETIF_F_TSO_ECN | NETIF_F_HIGHDMA;
 	ndev->features = ndev->hw_features;

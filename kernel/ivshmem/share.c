@@ -493,6 +493,18 @@ int mic_share_init(struct mic_path *path)
 }
 
 /**
+ * mic_share_abandon - end all grants, without the other node
+ * @path: parked path; what is still mapped keeps its pages
+ */
+void mic_share_abandon(struct mic_path *path)
+{
+	u32 slot;
+
+	for (slot = 0; path->granted && slot < MIC_MAP_SLOTS; slot++)
+		mic_share_reap(path, slot, true);
+}
+
+/**
  * mic_share_exit - the end of all grants and leases
  * @path: path without thread, whose node has left
  */
