@@ -3,10 +3,12 @@
  * Memory regions of dma-bufs.
  *
  * The engine copies with the CPU, so the exporter has to map the buffer into
- * the kernel; that also pins it. Exporters that can't, and buffers in I/O
- * memory, are refused.
+ * the kernel. With some exporters that does not pin it: to be attached does, for
+ * who cannot be told that it moves. Exporters that can't, and buffers in I/O memory,
+ * are refused.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-mapping.h>
 #include <linux/iosys-map.h>
 #include <linux/module.h>
 
@@ -17,6 +19,7 @@
 
 static int mic_dmabuf_map(struct mic_mr *mr, int fd, u64 offset, u64 length)
 {
+	struct device *dev = &mr->ibmr.device->dev;
 	struct dma_buf *dmabuf = dma_buf_get(fd);
 	int err;
 
@@ -25,17 +28,28 @@ static int mic_dmabuf_map(struct mic_mr *mr, int fd, u64 offset, u64 length)
 	err = -EINVAL;
 	if (!length || offset > dmabuf->size || length > dmabuf->size - offset)
 		goto err_put;
-	err = mic_dma_buf_vmap(dmabuf, &mr->map);
+	/* some map it for the device when it is attached */
+	err = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
 	if (err)
 		goto err_put;
+	mr->attach = dma_buf_attach(dmabuf, dev);
+	if (IS_ERR(mr->attach)) {
+		err = PTR_ERR(mr->attach);
+		goto err_put;
+	}
+	err = mic_dma_buf_vmap(dmabuf, &mr->map);
+	if (err)
+		goto err_detach;
 	if (mr->map.is_iomem) {
 		mic_dma_buf_vunmap(dmabuf, &mr->map);
 		err = -EOPNOTSUPP;
-		goto err_put;
+		goto err_detach;
 	}
 	mr->dmabuf = dmabuf;
 	return 0;
 
+err_detach:
+	dma_buf_detach(dmabuf, mr->attach);
 err_put:
 	dma_buf_put(dmabuf);
 	return err;
@@ -50,6 +64,7 @@ void mic_dmabuf_unmap(struct mic_mr *mr)
 	if (!mr->dmabuf)
 		return;
 	mic_dma_buf_vunmap(mr->dmabuf, &mr->map);
+	dma_buf_detach(mr->dmabuf, mr->attach);
 	dma_buf_put(mr->dmabuf);
 	mr->dmabuf = NULL;
 }

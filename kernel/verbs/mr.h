@@ -108,6 +108,7 @@ enum mic_mkey_kind {
  * @umem: pinned user memory, NULL for kernel regions
  * @owner: process whose memory @umem is
  * @dmabuf: buffer whose memory it is, or NULL
+ * @attach: keeps @dmabuf where it is
  * @map: the kernel's mapping of @dmabuf
  * @piece: device memory that nodes share, whose it is, or NULL
  * @max_pages: fast registration: entries &mic_window.block has room for
@@ -125,6 +126,7 @@ struct mic_mr {
 	struct ib_umem *umem;
 	struct pid *owner;
 	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attach;
 	struct iosys_map map;
 	struct mic_piece *piece;
 	u32 max_pages;
