@@ -5,8 +5,6 @@
   beacon.py DEVICE show           start, end and its own address
   beacon.py DEVICE start ADDRESS  as if the memory began at another address
   beacon.py DEVICE end ADDRESS    as if it ended at another address
-  beacon.py DEVICE forge ADDRESS  one where there is none, with NAME as its id, of
-                                  memory from 0 on that the aperture begins with
 
 DEVICE is the aperture's PCI address; no driver may have it. What a beacon is:
 Documentation/fabric.md.
@@ -20,30 +18,22 @@ import sys
 PAGE = 4096
 MAGIC = b"mic-beac"
 BEACON = struct.Struct("<8s16sQQQ")  # magic, id, addr, start, end
-NAME = b"a forged beacon!"
 
 
-def open_aperture(path):
+def find(path):
+    """The aperture, and the beacon's offset."""
     file = os.open(path, os.O_RDWR)
-    return mmap.mmap(file, os.stat(path).st_size)
-
-
-def find(memory):
-    """The beacon's offset."""
-    for offset in range(0, len(memory), PAGE):
+    size = os.stat(path).st_size
+    memory = mmap.mmap(file, size)
+    for offset in range(0, size, PAGE):
         if memory[offset:offset + 8] == MAGIC:
-            return offset
+            return memory, offset
     sys.exit("there is no beacon")
 
 
 def main():
     device, order, *number = sys.argv[1:]
-    memory = open_aperture(f"/sys/bus/pci/devices/{device}/resource2")
-    if order == "forge":
-        addr = int(number[0])
-        BEACON.pack_into(memory, addr, MAGIC, NAME, addr, 0, len(memory))
-        return
-    offset = find(memory)
+    memory, offset = find(f"/sys/bus/pci/devices/{device}/resource2")
     magic, name, addr, start, end = BEACON.unpack_from(memory, offset)
     if order == "start":
         start = int(number[0])
