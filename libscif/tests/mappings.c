@@ -385,7 +385,7 @@ static bool beside_failing(void)
 	peer_register(other, 0, PAGE, 0, RW, FIXED);
 	peer_register(other, PAGE, PAGE, PAGE, SCIF_PROT_WRITE, FIXED);
 	pthread_create(&failing.thread, NULL, map_in_vain, &failing);
-	for (i = 0; i < 300 && ok; i++) {
+	for (i = 0; i < 100 && ok; i++) {
 		word = scif_mmap(NULL, PAGE, RW, 0, failing.epd, 0);
 		ok = check(word != SCIF_MMAP_FAILED, "mmap: %s",
 			   strerror(errno));
