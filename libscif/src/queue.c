@@ -15,9 +15,8 @@ enum {
 	BATCH = 16,
 	CACHE_LINE = 64,
 	LATER_BYTES = 32 << 10,
-	LOOK_MS = 200,
-	LOOKS = 50, /* ten seconds, if the machine was not stopped */
-	PROBE_LOOKS = 5
+	LOOK_MS = 1000,
+	LOOKS = 10 /* by the process's own ticks: if the machine was not stopped */
 };
 
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
@@ -150,6 +149,7 @@ static unsigned int stands_still(struct scif_rma *rma)
 
 	if (rma->seen != rma->completed || rma->completed == rma->posted) {
 		rma->seen = rma->completed;
+		rma->seen_ms = now;
 		rma->still = 0;
 	} else if (now >= rma->seen_ms + LOOK_MS) {
 		rma->still++;
@@ -173,7 +173,7 @@ void scif_queue_tick(struct scif_endpoint *ep)
 	pthread_mutex_lock(&rma->op_lock);
 	before = rma->still;
 	still = stands_still(rma);
-	if (still != before && still % PROBE_LOOKS == 1)
+	if (still > before)
 		scif_link_probe(ep->link.rma_qp);
 	pthread_mutex_unlock(&rma->op_lock);
 	if (still > LOOKS)
