@@ -278,14 +278,16 @@ static int find_place(void *addr, size_t len, int flags, uint8_t **place)
 static bool forget_mapping(struct mapping *mapping)
 {
 	struct mapping **link;
+	bool found;
 
 	pthread_mutex_lock(&mappings_lock);
 	for (link = &mappings; *link && *link != mapping; link = &(*link)->next)
 		;
-	if (*link)
+	found = *link;
+	if (found)
 		*link = mapping->next;
 	pthread_mutex_unlock(&mappings_lock);
-	return *link;
+	return found;
 }
 
 static struct mapping *take_mapping(void *addr, size_t len)
