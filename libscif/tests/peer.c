@@ -292,6 +292,8 @@ void peer_stop(void)
 
 	if (peer->pid) {
 		kill(peer->pid, SIGSTOP);
+		/* all its threads, before anybody asks it something */
+		waitpid(peer->pid, NULL, WUNTRACED);
 		return;
 	}
 	/* on another machine it does it itself, and tells nobody */
