@@ -274,8 +274,9 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode);
 void scif_steer_close(struct scif_steer *steer);
 /* Did the user's end go? */
 bool scif_steer_is_closed(struct scif_steer *steer);
-/* Close the user's end, unless the number is a stranger's by now. */
+/* Is the number the endpoint's, and not a stranger's by now? */
 bool scif_is_own(struct scif_endpoint *ep, scif_epd_t epd);
+/* Close the user's end, if it is. */
 void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd);
 /*
  * Make the descriptor show what is so. @epd is the descriptor, or -1 where it
