@@ -8,7 +8,6 @@
  * are refused.
  */
 #include <linux/dma-buf.h>
-#include <linux/dma-mapping.h>
 #include <linux/iosys-map.h>
 #include <linux/module.h>
 
@@ -27,10 +26,6 @@ static int mic_dmabuf_map(struct mic_mr *mr, int fd, u64 offset, u64 length)
 		return PTR_ERR(dmabuf);
 	err = -EINVAL;
 	if (!length || offset > dmabuf->size || length > dmabuf->size - offset)
-		goto err_put;
-	/* some map it for the device when it is attached */
-	err = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
-	if (err)
 		goto err_put;
 	mr->attach = dma_buf_attach(dmabuf, dev);
 	if (IS_ERR(mr->attach)) {

@@ -2,6 +2,7 @@
 /*
  * The device: made by "rdma link add NAME type mic netdev DEV".
  */
+#include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <net/addrconf.h>
@@ -159,6 +160,10 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	/* rdma_cm looks for the netdev below the parent */
 	ibdev->dev.parent = ndev->dev.parent;
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, ndev->dev_addr);
+	/* for exporters of dma-bufs that map them when they are attached */
+	err = dma_coerce_mask_and_coherent(&ibdev->dev, DMA_BIT_MASK(64));
+	if (err)
+		return err;
 
 	dev->counters = alloc_percpu(struct mic_counters);
 	if (!dev->counters)
