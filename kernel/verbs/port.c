@@ -65,7 +65,6 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_SYS_IMAGE_GUID |
 				 IB_DEVICE_CURR_QP_STATE_MOD |
 				 IB_DEVICE_PORT_ACTIVE_EVENT |
-				 IB_DEVICE_N_NOTIFY_CQ |
 				 IB_DEVICE_SRQ_RESIZE |
 				 IB_DEVICE_XRC |
 				 IB_DEVICE_MEM_WINDOW |
