@@ -412,6 +412,9 @@ static inline bool mic_ivs_has_slices(const struct mic_ivs *ivs)
 /* main.c: the PCI device */
 void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
 
+/* sysfs.c: what programs ask of a region */
+extern const struct attribute_group *mic_ivs_groups[];
+
 /* region.c: the region's header and this node's entry */
 extern uint mic_dead_ms;
 int mic_region_attach(struct mic_ivs *ivs);

@@ -367,6 +367,7 @@ static struct pci_driver mic_ivs_driver = {
 	.probe = mic_ivs_probe,
 	.remove = mic_ivs_remove,
 	.driver.pm = pm_sleep_ptr(&mic_ivs_pm),
+	.dev_groups = mic_ivs_groups,
 };
 
 static int __init mic_ivs_init(void)

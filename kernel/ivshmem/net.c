@@ -312,8 +312,9 @@ int mic_net_create(struct mic_ivs *ivs)
 	struct net_device *ndev;
 	int err;
 
+	/* udev shall not name it by where the PCI device is */
 	ndev = alloc_netdev(sizeof(struct mic_net), "micnet%d",
-			    NET_NAME_ENUM, mic_net_setup);
+			    NET_NAME_PREDICTABLE, mic_net_setup);
 	if (!ndev)
 		return -ENOMEM;
 	((struct mic_net *)netdev_priv(ndev))->ivs = ivs;

@@ -17,10 +17,14 @@ listening_tcp() {
 }
 
 # The state comes before the service is there, and perftest's client crashes if it
-# is refused.
+# is refused. So the server has to sleep, too, all of its threads.
 listening_cm() {
-	"${server_side[@]}" rdma resource show cm_id | grep -q 'state LISTEN' &&
-		sleep 0.3
+	"${server_side[@]}" bash -c '
+		listener=$(rdma resource show cm_id | grep -m1 "state LISTEN") &&
+			[[ $listener =~ \ pid\ ([0-9]+)\  ]] &&
+			! grep -Ev "^[0-9]+ \(.*\) S " \
+				/proc/"${BASH_REMATCH[1]}"/task/*/stat' \
+		>/dev/null
 }
 
 # Seconds until a program hangs.
