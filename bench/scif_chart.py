@@ -11,21 +11,21 @@ and the ratios as text, with what is aimed at; the drawing goes beside RESULTS, 
 
 import collections
 import json
-import math
 import os
 import statistics
+import subprocess
 import sys
 
-from plot import Chart
 from results import size_text
 
-CURVES = [("memcpy", "local", "memcpy_MBps", "memcpy", ""),
-          ("mic writeto", "mic", "writeto_MBps", "mic", "write"),
-          ("mic readfrom", "mic", "readfrom_MBps", "mic", "read"),
-          ("TCP", "tcp", "tcp_bw", "tcp", ""),
-          ("rxe writeto", "rxe", "writeto_MBps", "rxe", "write"),
-          ("rxe readfrom", "rxe", "readfrom_MBps", "rxe", "read")]
-BAR = 40
+CURVES = [("memcpy_MBps", "local", "memcpy_MBps"),
+          ("mic writeto_MBps", "mic", "writeto_MBps"),
+          ("mic readfrom_MBps", "mic", "readfrom_MBps"),
+          ("TCP_MBps", "tcp", "tcp_bw"),
+          ("rxe writeto_MBps", "rxe", "writeto_MBps"),
+          ("rxe readfrom_MBps", "rxe", "readfrom_MBps")]
+SCIF_PERF = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                         "../build/user/bin/scif-perf")
 
 
 def read_results(path):
@@ -51,16 +51,15 @@ def read_results(path):
     return series, raws, about
 
 
-def chart_lines(series):
-    """A bar for each size of each curve; their length is logarithmic."""
-    top = max((max(points.values())
-               for (_, what), points in list(series.items())
-               if points and "_MBps" in what), default=1)
-    for name, label, what, _, _ in CURVES:
-        for size, value in sorted(series[label, what].items()):
-            part = math.log10(max(value, 1)) / math.log10(max(top, 10))
-            yield (f"{name:13} {size_text(size):>8} {value:10.1f} MB/s "
-                   + "#" * round(BAR * part)).rstrip()
+def chart_lines(series, svg):
+    """The bars that scif-perf prints, which also draws."""
+    results = [f"{name} {size} {value}"
+               for name, label, what in CURVES
+               for size, value in sorted(series[label, what].items())]
+    chart = subprocess.run([SCIF_PERF, "chart", svg], check=True, text=True,
+                           input="\n".join(results) + "\n",
+                           stdout=subprocess.PIPE)
+    return chart.stdout.splitlines()
 
 
 def short(value):
@@ -153,7 +152,7 @@ def all_ratios(series, raws):
     return [ratio for ratio in ratios if ratio.known()]
 
 
-def write_document(path, series, raws, about):
+def write_document(folder, series, raws, about):
     lines = ["# SCIF: figures", "",
              "One run of `./run vm --out FOLDER -- bench/scif.sh`, "
              f"{about.get('date', '')}, of the tree at "
@@ -164,23 +163,17 @@ def write_document(path, series, raws, about):
              "`bench/scif_chart.py`. [libscif](libscif.md) has what is",
              "measured how, and why an aim is missed.", "",
              "![throughput over transfer size](scif.svg)", "", "```",
-             *chart_lines(series), "```", ""]
+             *chart_lines(series, os.path.join(folder, "scif.svg")),
+             "```", ""]
     if raws:
         lines += [raw_line(raws).capitalize() + ". Round trips in "
                   "microseconds, all else in MB/s:", ""]
     lines += ["| | value | compared with | ratio | aim | |",
               "|---|---:|---:|---:|---|---|",
               *(ratio.row() for ratio in all_ratios(series, raws))]
-    with open(path, "w", encoding="utf-8") as file:
+    with open(os.path.join(folder, "scif-figures.md"), "w",
+              encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
-
-
-def draw(path, series):
-    chart = Chart("Throughput of SCIF over transfer size", "MB/s")
-    for name, label, what, device, operation in CURVES:
-        chart.add(name, device, operation,
-                  sorted(series[label, what].items()))
-    chart.write(path)
 
 
 def main(arguments):
@@ -189,12 +182,10 @@ def main(arguments):
         return 2
     series, raws, about = read_results(arguments[0])
     if len(arguments) == 2:
-        draw(os.path.join(arguments[1], "scif.svg"), series)
-        write_document(os.path.join(arguments[1], "scif-figures.md"), series,
-                       raws, about)
+        write_document(arguments[1], series, raws, about)
         return 0
-    draw(arguments[0].rsplit(".", 1)[0] + ".svg", series)
-    print(*chart_lines(series), sep="\n")
+    print(*chart_lines(series, arguments[0].rsplit(".", 1)[0] + ".svg"),
+          sep="\n")
     if raws:
         print(raw_line(raws))
     for ratio in all_ratios(series, raws):

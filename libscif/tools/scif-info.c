@@ -46,43 +46,53 @@ static int is_up(const struct scif_node *self, const struct scif_node *node)
 	return up;
 }
 
-static void print_nodes(const struct scif_node *nodes, int count,
-			unsigned int self)
+/* What can be done, after the number. */
+static const char *maps_text(const struct scif_node *node, bool up)
 {
-	char text[INET6_ADDRSTRLEN];
-	int i;
-
-	printf("node         address              device       state\n");
-	for (i = 0; i < count; i++)
-		printf("%5u %-6s %-20s %-12s %s\n", nodes[i].number,
-		       i == (int)self ? "self" : "",
-		       address_text(&nodes[i].address, text, sizeof(text)),
-		       nodes[i].device[0] ? nodes[i].device : "-",
-		       is_up(&nodes[self], &nodes[i]) ? "up" : "down");
+	switch (up ? scif_maps(node) : SCIF_MAPS_NOT) {
+	case SCIF_MAPS:
+		return ", scif_mmap";
+	case SCIF_MAPS_PERHAPS:
+		return ", scif_mmap with an aperture";
+	default:
+		return "; no scif_mmap";
+	}
 }
 
-/* A mic device maps memory of processes on the same machine. */
-static void print_paths(const struct scif_node *nodes, int count,
-			unsigned int self)
+static void print_node(const struct scif_node *node, bool self, bool up)
 {
+	char text[INET6_ADDRSTRLEN];
+
+	printf("%5u %-6s %-24s %-12s %s\n", node->number, self ? "self" : "",
+	       address_text(&node->address, text, sizeof(text)),
+	       node->device[0] ? node->device : "-", up ? "up" : "down");
+}
+
+static void print_all(const struct scif_node *self, const uint16_t *numbers,
+		      int count)
+{
+	bool up[SCIF_MAX_NODES];
 	int i;
 
-	printf("\npath from %u by %s\n", nodes[self].number,
-	       nodes[self].device);
+	printf("node         address                  device       state\n");
+	for (i = 0; i < count; i++) {
+		up[i] = is_up(self, scif_node(numbers[i]));
+		print_node(scif_node(numbers[i]), numbers[i] == self->number,
+			   up[i]);
+	}
+	printf("\npath from %u by %s\n", self->number, self->device);
 	for (i = 0; i < count; i++)
 		printf("%5u        messages, windows, copies, fences%s\n",
-		       nodes[i].number,
-		       nodes[self].mic && nodes[i].mic ? ", scif_mmap" :
-							 "; no scif_mmap");
+		       numbers[i], maps_text(scif_node(numbers[i]), up[i]));
 }
 
 int main(void)
 {
+	uint16_t numbers[SCIF_MAX_NODES];
 	const struct scif_node *nodes;
 	unsigned int self;
-	int count = scif_nodes(&nodes, &self);
 
-	if (count < 0) {
+	if (scif_nodes(&nodes, &self) < 0) {
 		fprintf(stderr,
 			"scif-info: no node: no active RDMA device, or "
 			"none with an address in the list of nodes\n"
@@ -90,7 +100,7 @@ int main(void)
 			"NODES in scif(7)\n");
 		return 1;
 	}
-	print_nodes(nodes, count, self);
-	print_paths(nodes, count, self);
+	print_all(&nodes[self], numbers,
+		  scif_nodes_there(numbers, SCIF_MAX_NODES));
 	return 0;
 }

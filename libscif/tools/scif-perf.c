@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
  * Measures messages, copies and mappings between two nodes, and memcpy and a
- * bouncing cache line beside them. Each result is a line: what, bytes, value.
+ * bouncing cache line beside them. Each result is a line: what, bytes, value; and
+ * draws charts of such lines.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,6 +17,8 @@
 #include <signal.h>
 #include <time.h>
 #include <scif.h>
+
+#include "chart.h"
 
 enum {
 	PORT = 3030,
@@ -368,7 +371,8 @@ static void usage(void)
 {
 	fprintf(stderr, "usage: scif-perf server [PORT]\n"
 			"       scif-perf latency|bandwidth NODE [PORT]\n"
-			"       scif-perf memcpy|raw\n");
+			"       scif-perf memcpy|raw\n"
+			"       scif-perf chart [FILE.svg] <RESULTS\n");
 	exit(2);
 }
 
@@ -382,6 +386,8 @@ int main(int argc, char **argv)
 		return local_memcpy();
 	if (!strcmp(what, "raw") && argc == 2)
 		return raw();
+	if (!strcmp(what, "chart") && argc <= 3)
+		return chart(argc > 2 ? argv[2] : NULL);
 	if (argc < 3 || argc > 4)
 		usage();
 	if (!strcmp(what, "latency"))
