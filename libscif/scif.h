@@ -11,8 +11,8 @@
  * differently, both spellings are here.
  *
  * Except where a comment says otherwise, a function that fails returns -1
- * and sets errno. For all that take an endpoint: EBADF is a descriptor that is
- * not open, ENOTTY one that is no endpoint of this process.
+ * and sets errno. For all that take an endpoint, but scif_get_fd(): EBADF is a
+ * descriptor that is not open, ENOTTY one that is no endpoint of this process.
  */
 #ifndef SCIF_H
 #define SCIF_H

@@ -87,7 +87,14 @@ static void put_back(struct scif_endpoint *listener,
 	pthread_mutex_unlock(&listener->lock);
 }
 
-/* 0, or an errno if the peer is not there any more. */
+/* What this side is short of, and what failed because the peer has gone. */
+static int accept_error(int err)
+{
+	return err == ENOMEM || err == EAGAIN || err == EMFILE ? ENOMEM :
+								 ECONNABORTED;
+}
+
+/* 0, ENOMEM, or ECONNABORTED if the peer is not there any more. */
 static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 		  const struct scif_hello *hello)
 {
@@ -111,7 +118,7 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	if (!err && scif_state(ep) != SCIF_CONNECTED &&
 	    scif_state(ep) != SCIF_DISCONNECTED)
 		err = ECONNABORTED;
-	return err;
+	return err ? accept_error(err) : 0;
 }
 
 /* Make the new endpoint from a request; -1 with errno. */
@@ -142,14 +149,13 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 		scif_close_own(ep, epd);
 		scif_endpoint_shutdown(ep);
 		epd = -1;
-		errno = ECONNABORTED;
 	} else {
 		ep->connect_untold = false;
 		scif_refresh(ep, epd);
 	}
 	free(pending);
 	scif_put(ep);
-	return epd;
+	return err ? scif_fail(err) : epd;
 }
 
 static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,

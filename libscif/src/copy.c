@@ -29,12 +29,17 @@ static int finish(struct scif_endpoint *ep, uint64_t number)
 static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			off_t loffset, size_t length, off_t roffset, int flags)
 {
+	const bool again = (flags & (SCIF_RMA_SYNC | SCIF_RMA_ORDERED)) ==
+			   SCIF_RMA_SYNC;
 	bool reads = opcode == IBV_WR_RDMA_READ;
 	struct scif_operation op;
 	struct ranges ranges;
 	uint64_t number = 0;
 	int err;
 
+	if (again && scif_queue_copy_again(ep, opcode, loffset, length, roffset,
+					   &number))
+		return finish(ep, number);
 	scif_pieces_init(&ranges.own);
 	scif_pieces_init(&ranges.peer);
 	scif_operation_begin(ep->rma, &op);
@@ -51,6 +56,8 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	scif_operation_end(ep, &op);
 	scif_pieces_free(&ranges.own);
 	scif_pieces_free(&ranges.peer);
+	if (!err && again)
+		scif_queue_note(ep, loffset, roffset);
 	return err ? err : finish(ep, number);
 }
 

@@ -329,3 +329,20 @@ int scif_peer_pieces(struct scif_endpoint *ep, off_t offset, size_t length,
 	pthread_mutex_unlock(&rma->peer_lock);
 	return err;
 }
+
+bool scif_peer_window(struct scif_endpoint *ep, uint64_t offset,
+		      struct scif_dir_entry *entry, uint32_t *gen)
+{
+	struct scif_rma *rma = ep->rma;
+	unsigned int i;
+	bool found;
+
+	pthread_mutex_lock(&rma->peer_lock);
+	i = find(rma, offset);
+	found = i < rma->peer_count && rma->peer[i].offset <= offset;
+	if (found)
+		*entry = rma->peer[i];
+	*gen = rma->peer_gen;
+	pthread_mutex_unlock(&rma->peer_lock);
+	return found;
+}

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hot.h"
 #include "internal.h"
 #include "rma.h"
 
@@ -89,6 +90,7 @@ fail:
 /* Nothing refers to it any more. */
 void scif_endpoint_free(struct scif_endpoint *ep)
 {
+	scif_hot_keep_out(ep);
 	scif_rma_close(ep);
 	scif_link_close(&ep->link);
 	scif_steer_close(&ep->steer);
@@ -157,6 +159,8 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 		return -1;
 	scif_table_doubt();
 	ret = close(epd);
+	/* Somebody may have looked in between. */
+	scif_table_doubt();
 	if (scif_steer_is_closed(&ep->steer))
 		scif_endpoint_shutdown(ep);
 	else

@@ -72,8 +72,8 @@ struct scif_device {
 struct scif_steer {
 	pthread_mutex_t lock;
 	int fd;
-	bool in;
-	bool out;
+	atomic_bool in;
+	atomic_bool out;
 	atomic_bool hup;
 	atomic_bool reset; /* a call took the error that told of a close */
 };
@@ -98,20 +98,25 @@ struct scif_link {
 	uint32_t peer_rma_psn;
 	uint32_t max_inline;
 	uint32_t rma_psn;
-	bool silent;	      /* a request under way was given up */
-	atomic_bool gone;     /* the device is; nothing will complete */
-	atomic_uint slow;     /* threads that wait for the peer for long */
-	pthread_mutex_t lock; /* of the message QP's send side */
+	bool remote;	   /* the peer is on another machine */
+	uint64_t asked;	   /* ms, or 0: when it was asked if it is there, */
+	uint64_t answered; /* and when it last said so */
+	bool silent;	   /* a request under way was given up */
+	atomic_bool gone;  /* the device is; nothing will complete */
+	atomic_uint slow;  /* threads that wait for the peer for long */
+	/* of the message QP's send side, and of what it was asked */
+	pthread_mutex_t lock;
 };
 
 /* Registered memory that only this side uses. */
 struct scif_local {
 	uint32_t produced;
+	uint32_t recent_length; /* 0: see wire.h */
 	uint32_t consumed;
 	uint32_t want_data;
 	uint32_t want_room;
 	uint32_t dir_gen;
-	uint32_t gap[11];
+	uint32_t gap[10];
 	struct scif_dir_head dir_before;
 	struct scif_dir_head dir_after;
 	struct scif_message out;
@@ -127,8 +132,18 @@ struct scif_pending {
 	struct scif_hello hello;
 };
 
+/* Memory of the user that was there a moment ago. */
+struct scif_known_page {
+	uintptr_t page;	 /* or 0 */
+	uint32_t doubts; /* scif_doubts, when it was found out */
+};
+
 struct scif_endpoint {
-	atomic_int refs;	    /* first: it outlives the others */
+	/* These come first, and outlive the others: see hot.c. */
+	atomic_int refs;
+	atomic_bool sending; /* one call at a time */
+	atomic_bool receiving;
+
 	struct scif_endpoint *next; /* in the table */
 	uint64_t inode;
 	atomic_int state;
@@ -155,14 +170,15 @@ struct scif_endpoint {
 	struct scif_steer steer;
 	struct scif_link link;
 
-	atomic_bool sending; /* one call at a time */
-	uint32_t produced;
-	const uint8_t *tx_page; /* the last page found readable */
-	uint32_t woken_data;	/* the peer's wishes that were granted */
+	/* Changed with the turn to send. */
+	_Atomic uint32_t produced;
+	uint32_t tx_end; /* up to there is room, or more by now */
+	struct scif_known_page tx_page; /* found readable */
+	uint32_t woken_data; /* the peer's wishes that were granted */
 
-	atomic_bool receiving; /* likewise */
-	uint32_t consumed;
-	const uint8_t *rx_page; /* the last page found writable */
+	/* Changed with the turn to receive. */
+	_Atomic uint32_t consumed;
+	struct scif_known_page rx_page; /* found writable */
 	uint32_t woken_room;
 
 	atomic_bool armed_data; /* the peer will wake us */
@@ -197,7 +213,8 @@ struct scif_process {
 	atomic_int hot;	       /* endpoints that need the short tick */
 	atomic_int connecting; /* those that need the long one */
 	atomic_int mapped;     /* those, too */
-	atomic_bool patient;   /* and so do all, without timeouts */
+	/* and so do all, where timeouts don't tell of a peer that has gone */
+	atomic_bool patient;
 };
 
 extern struct scif_process scif_process;
@@ -299,6 +316,11 @@ struct scif_node {
 
 /* The nodes, sorted by number, and the index of one's own; -errno. */
 int scif_nodes(const struct scif_node **nodes, unsigned int *self);
+/* The numbers of those that are there, as far as one knows; after scif_nodes(). */
+int scif_nodes_there(uint16_t *list, int room);
+/* Can memory of the node be mapped? If it is another machine: with an aperture. */
+enum scif_maps { SCIF_MAPS_NOT, SCIF_MAPS_PERHAPS, SCIF_MAPS };
+enum scif_maps scif_maps(const struct scif_node *node);
 const struct scif_node *scif_node(uint16_t number);
 const struct scif_node *scif_own_node(void);
 
@@ -329,8 +351,6 @@ void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
 /* Map the peer's shared block, where the device can. */
 void scif_link_map(struct scif_link *link);
-/* Did what was stored there reach the peer? If not, it is unmapped. */
-bool scif_link_reached(struct scif_link *link);
 /* Everything under way ends with an error; copies only if @all. */
 void scif_link_break(struct scif_link *link, bool all);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
@@ -359,6 +379,9 @@ struct scif_wait {
 enum { SCIF_PROBE = 1 };
 void scif_link_probe(struct ibv_qp *qp);
 
+/* Is a peer on another machine still there? By the progress thread. */
+void scif_link_tick(struct scif_endpoint *ep);
+
 /* Wait a little, and don't let the progress thread wait: ms so far. */
 uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait);
 void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
@@ -377,10 +400,42 @@ void scif_map_abandon(void);
 /* queue.c: where requests don't time out, by the progress thread. */
 void scif_queue_tick(struct scif_endpoint *ep);
 
-/* message.c */
-uint32_t scif_bytes(struct scif_endpoint *ep);
-uint32_t scif_room(struct scif_endpoint *ep);
+/*
+ * ring.c: bytes to receive, and room to send. More than fits into the ring is the
+ * peer's nonsense.
+ */
+static inline uint32_t scif_count(const _Atomic uint32_t *count)
+{
+	return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+/* With the turn; others only look. */
+static inline void scif_count_more(_Atomic uint32_t *count, uint32_t bytes)
+{
+	atomic_store_explicit(count, scif_count(count) + bytes,
+			      memory_order_relaxed);
+}
+
+static inline uint32_t scif_bytes(struct scif_endpoint *ep)
+{
+	return atomic_load_explicit(&ep->link.shared->produced,
+				    memory_order_acquire) -
+	       scif_count(&ep->consumed);
+}
+
+static inline uint32_t scif_room(struct scif_endpoint *ep)
+{
+	uint32_t used = scif_count(&ep->produced) -
+			atomic_load_explicit(&ep->link.shared->consumed,
+					     memory_order_acquire);
+
+	return SCIF_RING_ROOM - used;
+}
+
+/* With the steer's lock: have the peer wake us when what isn't there comes. */
 void scif_arm(struct scif_endpoint *ep);
+
+/* message.c */
 void scif_cool(struct scif_endpoint *ep, scif_epd_t epd);
 
 /* control.c: messages for the progress thread. */

@@ -21,6 +21,7 @@ enum {
 	SLOW_MS = 100,
 	PROBE_MS = 1000,
 	ANSWER_MS = 5000, /* a peer that does not answer is gone */
+	ALIVE_MS = 10000, /* so is one that nothing else is asked of */
 	FLUSH_MS = 1000,
 	ACK_RETRIES = 7
 };
@@ -158,14 +159,6 @@ void scif_link_map(struct scif_link *link)
 	pthread_mutex_unlock(&link->lock);
 }
 
-bool scif_link_reached(struct scif_link *link)
-{
-	if (link->dev->direct->is_valid(link->window))
-		return true;
-	atomic_store(&link->peer, NULL);
-	return false;
-}
-
 /*
  * rdma_get_cm_event() modifies the queue pair of an id that the peer has just
  * answered, so it must not go meanwhile.
@@ -243,8 +236,20 @@ static int to_state(struct scif_link *link, enum ibv_qp_state state)
 	return errno ? -1 : 0;
 }
 
+/* Its kernel tells when the peer's process ends, but not when the machine does. */
+static void watch_machine(struct scif_link *link, uint16_t number)
+{
+	const struct scif_node *node = scif_node(number);
+
+	link->remote = !node || !node->device[0];
+	link->answered = scif_now_ms();
+	if (link->remote && !atomic_exchange(&scif_process.patient, true))
+		scif_process_kick();
+}
+
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
 {
+	watch_machine(link, hello->node);
 	link->peer_addr = hello->shared_addr;
 	link->peer_rkey = hello->shared_rkey;
 	link->peer_rma_qpn = hello->rma_qpn;
@@ -347,6 +352,18 @@ static bool has_patience(struct scif_link *link, struct scif_wait *wait)
 	return !link->silent;
 }
 
+/* The completion of a write; answers of scif_link_tick() are none. */
+static int poll_write(struct scif_link *link, struct ibv_wc *wc)
+{
+	int count = ibv_poll_cq(link->tx_cq, 1, wc);
+
+	if (count != 1 || wc->status != IBV_WC_SUCCESS ||
+	    wc->wr_id != SCIF_PROBE)
+		return count;
+	link->asked = 0;
+	return 0;
+}
+
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *last = wr, *bad;
@@ -362,7 +379,7 @@ int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr)
 	if (ibv_post_send(link->id->qp, wr, &bad))
 		return ECONNRESET;
 	do
-		count = ibv_poll_cq(link->tx_cq, 1, &wc);
+		count = poll_write(link, &wc);
 	while (!count && has_patience(link, &wait));
 	scif_link_waited(link, &wait);
 	return count < 1 || wc.status != IBV_WC_SUCCESS ? ECONNRESET : 0;
@@ -407,6 +424,53 @@ int scif_link_send(struct scif_link *link, const struct scif_message *message)
 	err = scif_link_write(link, &wr);
 	pthread_mutex_unlock(&link->lock);
 	return err;
+}
+
+/* With the link's lock. */
+static void ask_peer(struct scif_link *link, uint64_t now)
+{
+	struct ibv_send_wr wr = { .wr_id = SCIF_PROBE,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad;
+
+	if (!ibv_post_send(link->id->qp, &wr, &bad))
+		link->asked = now;
+}
+
+/* With the link's lock: false if the peer is gone. */
+static bool is_there(struct scif_link *link, uint64_t now)
+{
+	struct ibv_wc wc;
+
+	while (link->asked && ibv_poll_cq(link->tx_cq, 1, &wc) == 1) {
+		if (wc.status != IBV_WC_SUCCESS)
+			return false;
+		link->asked = 0;
+		link->answered = now;
+	}
+	return !link->asked || now - link->asked < ALIVE_MS;
+}
+
+/*
+ * A peer's machine may go without a word, and calls that wait ask for nothing. So it is
+ * asked, each second. Who writes something has the lock, and learns it by that.
+ */
+void scif_link_tick(struct scif_endpoint *ep)
+{
+	struct scif_link *link = &ep->link;
+	uint64_t now = scif_now_ms();
+	bool there;
+
+	if (scif_state(ep) != SCIF_CONNECTED || !link->remote ||
+	    pthread_mutex_trylock(&link->lock))
+		return;
+	there = is_there(link, now);
+	if (there && !link->asked && now - link->answered >= PROBE_MS)
+		ask_peer(link, now);
+	pthread_mutex_unlock(&link->lock);
+	if (!there)
+		scif_lost(ep);
 }
 
 void scif_lost(struct scif_endpoint *ep)

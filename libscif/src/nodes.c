@@ -3,10 +3,10 @@
  * Which number means which address.
  *
  * SCIF_NODES in the environment, or else /etc/scif/nodes, says it: entries
- * "NUMBER=ADDRESS", or lines "NUMBER ADDRESS". Without either, the nodes are
- * the machine's mic devices in the order of their names, or if it has none,
- * all its RoCE devices. One's own node is SCIF_NODE, or else the first that has
- * an address of a device here.
+ * "NUMBER=ADDRESS", or lines "NUMBER ADDRESS". Without either, the nodes are those
+ * of the fabric that the machine is a node of; or else the machine's mic devices in
+ * the order of their names, or if it has none, all its RoCE devices. One's own node is
+ * the fabric's; or SCIF_NODE, or else the first that has an address of a device here.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "internal.h"
+#include "fabric.h"
 
 #define NODES_FILE "/etc/scif/nodes"
 
@@ -40,6 +40,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct scif_node nodes[SCIF_MAX_NODES];
 static unsigned int node_count;
 static int own = -1;
+static struct scif_fabric fabric; /* in use, if it has a device */
 
 static bool is_same(const struct sockaddr_storage *a,
 		    const struct sockaddr_storage *b)
@@ -236,6 +237,26 @@ static void find_own(const struct local_address *list, unsigned int count)
 			own = i;
 }
 
+/* Those that are not there may come. */
+static bool number_fabric(void)
+{
+	struct sockaddr_storage address;
+	unsigned int i;
+
+	if (!scif_fabric_find(&fabric)) {
+		fabric.device[0] = '\0';
+		return false;
+	}
+	for (i = 0; i < SCIF_FABRIC_NODES; i++) {
+		scif_fabric_address(&fabric, i, &address);
+		add(i, &address);
+	}
+	own = fabric.self;
+	memcpy(nodes[own].device, fabric.device, sizeof(fabric.device));
+	nodes[own].mic = true;
+	return true;
+}
+
 static void find_nodes(void)
 {
 	struct local_address *list = calloc(MAX_LOCAL, sizeof(*list));
@@ -244,9 +265,12 @@ static void find_nodes(void)
 	if (!list)
 		return;
 	count = find_local(list);
-	if (!read_environment() && !read_file())
+	if (read_environment() || read_file()) {
+		find_own(list, count);
+	} else if (!number_fabric()) {
 		number_devices(list, count);
-	find_own(list, count);
+		find_own(list, count);
+	}
 	free(list);
 }
 
@@ -277,8 +301,39 @@ const struct scif_node *scif_own_node(void)
 	return own < 0 ? NULL : &nodes[own];
 }
 
+int scif_nodes_there(uint16_t *list, int room)
+{
+	unsigned int i;
+
+	if (fabric.device[0])
+		return scif_fabric_nodes(&fabric, "nodes", list, room);
+	for (i = 0; i < node_count && i < (unsigned int)room; i++)
+		list[i] = nodes[i].number;
+	return i;
+}
+
+enum scif_maps scif_maps(const struct scif_node *node)
+{
+	uint16_t list[SCIF_FABRIC_NODES];
+	int i, count;
+
+	if (!nodes[own].mic)
+		return SCIF_MAPS_NOT;
+	if (node->device[0])
+		return node->mic ? SCIF_MAPS : SCIF_MAPS_NOT;
+	if (!fabric.device[0])
+		return SCIF_MAPS_PERHAPS;
+	count = scif_fabric_nodes(&fabric, "apertures", list,
+				  SCIF_FABRIC_NODES);
+	for (i = 0; i < count; i++)
+		if (list[i] == node->number)
+			return SCIF_MAPS;
+	return SCIF_MAPS_NOT;
+}
+
 SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)
 {
+	uint16_t there[SCIF_MAX_NODES];
 	const struct scif_node *all;
 	unsigned int self_index;
 	int i, count;
@@ -290,8 +345,9 @@ SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)
 	count = scif_nodes(&all, &self_index);
 	if (count < 0)
 		return scif_fail(-count);
+	count = scif_nodes_there(there, SCIF_MAX_NODES);
 	for (i = 0; i < count && i < len; i++)
-		list[i] = all[i].number;
+		list[i] = there[i];
 	*self = all[self_index].number;
 	return count;
 }

@@ -334,6 +334,7 @@ static void handle_tick(void)
 	scif_table_doubt();
 	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
 		scif_queue_tick(ep);
+		scif_link_tick(ep);
 		serve(ep, DUE_TICK);
 	}
 }

@@ -164,12 +164,14 @@ static unsigned int stands_still(struct scif_rma *rma)
  */
 void scif_queue_tick(struct scif_endpoint *ep)
 {
-	struct scif_rma *rma = ep->rma;
 	unsigned int before, still;
+	struct scif_rma *rma;
 
+	/* Only then is there anything. */
 	if (scif_state(ep) != SCIF_CONNECTED || ep->link.dev->ack_timeout ||
 	    !scif_queue_poll(ep))
 		return;
+	rma = ep->rma;
 	pthread_mutex_lock(&rma->op_lock);
 	before = rma->still;
 	still = stands_still(rma);
@@ -389,6 +391,80 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		}
 	}
 	return err;
+}
+
+/* With the operations' lock: is it within the windows of the last one? */
+static bool is_alike(struct scif_endpoint *ep, bool reads, uint64_t loffset,
+		     size_t length, uint64_t roffset)
+{
+	struct scif_again *again = &ep->rma->again;
+	uint64_t own = loffset - again->own.offset;
+	uint64_t peer = roffset - again->peer.offset;
+	int own_prot = reads ? SCIF_PROT_WRITE : SCIF_PROT_READ;
+	int peer_prot = reads ? SCIF_PROT_READ : SCIF_PROT_WRITE;
+
+	return again->valid && again->changes == ep->rma->changes &&
+	       again->gen == atomic_load(&ep->link.shared->dir_gen) &&
+	       length <= again->own.length &&
+	       own <= again->own.length - length &&
+	       length <= again->peer.length &&
+	       peer <= again->peer.length - length &&
+	       again->own.prot & own_prot &&
+	       again->peer.prot & (uint32_t)peer_prot;
+}
+
+/*
+ * Posted while the windows can't go: who takes one out takes the lock, and waits then
+ * for what was posted before.
+ */
+bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
+			   uint64_t loffset, size_t length, uint64_t roffset,
+			   uint64_t *number)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_again *again = &rma->again;
+	struct ibv_sge sge = { .length = length };
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = opcode,
+				  .send_flags = IBV_SEND_SIGNALED };
+	bool done = false;
+
+	if (length > ep->link.dev->max_request)
+		return false;
+	pthread_mutex_lock(&rma->op_lock);
+	if (rma->posted == rma->completed && !rma->failed &&
+	    is_alike(ep, opcode == IBV_WR_RDMA_READ, loffset, length,
+		     roffset)) {
+		sge.addr = (uintptr_t)again->own.addr +
+			   (loffset - again->own.offset);
+		sge.lkey = again->own.region->mr->lkey;
+		wr.wr.rdma.remote_addr = again->peer.addr +
+					 (roffset - again->peer.offset);
+		wr.wr.rdma.rkey = again->peer.rkey;
+		done = post(ep, &wr, again->own.region, NULL, SCIF_NOW);
+		rma->posted += done;
+		if (done)
+			*number = number_of_last(ep);
+	}
+	pthread_mutex_unlock(&rma->op_lock);
+	return done;
+}
+
+void scif_queue_note(struct scif_endpoint *ep, uint64_t loffset,
+		     uint64_t roffset)
+{
+	struct scif_rma *rma = ep->rma;
+	struct scif_again again;
+
+	again.valid = scif_own_window(rma, loffset, &again.own,
+				      &again.changes) &&
+		      scif_peer_window(ep, roffset, &again.peer, &again.gen);
+	if (!again.valid)
+		return;
+	pthread_mutex_lock(&rma->op_lock);
+	rma->again = again;
+	pthread_mutex_unlock(&rma->op_lock);
 }
 
 void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier)

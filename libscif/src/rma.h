@@ -73,6 +73,15 @@ struct scif_leftover {
 	struct scif_region *region;
 };
 
+/* The windows of the last copy, which the next one may use without a search. */
+struct scif_again {
+	struct scif_window own;
+	struct scif_dir_entry peer;
+	uint64_t changes; /* what they were of one's own windows, */
+	uint32_t gen;	  /* and of the peer's */
+	bool valid;
+};
+
 struct scif_rma {
 	pthread_mutex_t lock;	     /* windows */
 	struct scif_window *windows; /* sorted by offset */
@@ -100,6 +109,8 @@ struct scif_rma {
 	pthread_mutex_t op_lock;	   /* requests and their completions */
 	struct scif_operation *operations; /* oldest first */
 	uint64_t last_ticket;
+	uint64_t changes; /* how often own windows went */
+	struct scif_again again;
 	uint64_t posted;
 	uint64_t completed;
 	bool failed;
@@ -151,6 +162,9 @@ void scif_reply(struct scif_endpoint *ep, uint32_t tag, int status,
  */
 int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 		    struct scif_pieces *pieces);
+/* The one window that has @offset, or false; and how many went before. */
+bool scif_own_window(struct scif_rma *rma, uint64_t offset,
+		     struct scif_window *window, uint64_t *changes);
 /* Free closing windows that nobody uses any more. */
 void scif_windows_settle(struct scif_endpoint *ep);
 void scif_released(struct scif_endpoint *ep, uint64_t number);
@@ -163,6 +177,10 @@ int scif_directory_publish(struct scif_endpoint *ep);
 void scif_directory_close(struct scif_rma *rma);
 int scif_peer_pieces(struct scif_endpoint *ep, off_t offset, size_t length,
 		     int prot, struct scif_pieces *pieces);
+
+/* The one entry that has @offset, or false; and the directory's number. */
+bool scif_peer_window(struct scif_endpoint *ep, uint64_t offset,
+		      struct scif_dir_entry *entry, uint32_t *gen);
 
 /* pieces.c */
 void scif_pieces_init(struct scif_pieces *pieces);
@@ -202,6 +220,16 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted);
 uint64_t scif_queue_posted(struct scif_rma *rma);
 /* Take completions; false: they say that the connection is broken. */
 bool scif_queue_poll(struct scif_endpoint *ep);
+/*
+ * A copy for which the caller waits, within the windows of the last one. False: nothing
+ * was done. @number: as above.
+ */
+bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
+			   uint64_t loffset, size_t length, uint64_t roffset,
+			   uint64_t *number);
+/* One copy between these places is done: the next may be alike. */
+void scif_queue_note(struct scif_endpoint *ep, uint64_t loffset,
+		     uint64_t roffset);
 void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier);
 bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier);
 /* Let go of @region when all that was posted is complete. */

@@ -38,8 +38,8 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 	*inode = status.st_ino;
 	pthread_mutex_init(&steer->lock, NULL);
 	steer->fd = ends[1];
-	steer->in = false;
-	steer->out = true;
+	atomic_init(&steer->in, false);
+	atomic_init(&steer->out, true);
 	atomic_init(&steer->hup, false);
 	atomic_init(&steer->reset, false);
 	return ends[0];

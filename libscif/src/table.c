@@ -13,19 +13,14 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "slots.h"
 
-enum { BUCKETS = 1024, CHUNK = 1024, CHUNKS = 4096, WARM_COPIES = 16 };
-
-/* The endpoint that a descriptor was last known to be. */
-struct slot {
-	_Atomic(struct scif_endpoint *) ep;
-	atomic_bool sure; /* no need to look again */
-};
+enum { BUCKETS = 1024, WARM_COPIES = 16 };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct scif_endpoint *buckets[BUCKETS];
-/* Read without the lock: what was allocated once stays. */
-static _Atomic(struct slot *) chunks[CHUNKS];
+_Atomic(struct scif_slot *) scif_chunks[SCIF_CHUNKS];
+atomic_uint scif_doubts;
 static int slot_count;
 static struct scif_endpoint *unused;
 
@@ -39,17 +34,7 @@ static struct scif_endpoint *find(uint64_t inode)
 	return NULL;
 }
 
-static struct slot *slot_of(scif_epd_t epd)
-{
-	struct slot *chunk = NULL;
-
-	if (epd >= 0 && epd < CHUNK * CHUNKS)
-		chunk = atomic_load_explicit(&chunks[epd / CHUNK],
-					     memory_order_acquire);
-	return chunk ? &chunk[epd % CHUNK] : NULL;
-}
-
-static void set_slot(struct slot *slot, struct scif_endpoint *ep)
+static void set_slot(struct scif_slot *slot, struct scif_endpoint *ep)
 {
 	atomic_store(&slot->ep, ep);
 	atomic_store(&slot->sure, ep);
@@ -57,18 +42,18 @@ static void set_slot(struct slot *slot, struct scif_endpoint *ep)
 
 static int remember(scif_epd_t epd, struct scif_endpoint *ep)
 {
-	struct slot *chunk;
+	struct scif_slot *chunk;
 
-	if (epd >= CHUNK * CHUNKS)
+	if (epd >= SCIF_CHUNK * SCIF_CHUNKS)
 		return ENOMEM;
-	if (!slot_of(epd)) {
-		chunk = calloc(CHUNK, sizeof(*chunk));
+	if (!scif_slot_of(epd)) {
+		chunk = calloc(SCIF_CHUNK, sizeof(*chunk));
 		if (!chunk)
 			return ENOMEM;
-		atomic_store_explicit(&chunks[epd / CHUNK], chunk,
+		atomic_store_explicit(&scif_chunks[epd / SCIF_CHUNK], chunk,
 				      memory_order_release);
 	}
-	set_slot(slot_of(epd), ep);
+	set_slot(scif_slot_of(epd), ep);
 	if (epd >= slot_count)
 		slot_count = epd + 1;
 	return 0;
@@ -80,6 +65,7 @@ static int remember(scif_epd_t epd, struct scif_endpoint *ep)
  */
 struct scif_endpoint *scif_table_make(void)
 {
+	const size_t kept = offsetof(struct scif_endpoint, next);
 	struct scif_endpoint *ep;
 
 	pthread_mutex_lock(&table_lock);
@@ -89,8 +75,9 @@ struct scif_endpoint *scif_table_make(void)
 	pthread_mutex_unlock(&table_lock);
 	if (!ep)
 		return calloc(1, sizeof(*ep));
-	memset((char *)ep + sizeof(ep->refs), 0,
-	       sizeof(*ep) - sizeof(ep->refs));
+	memset((char *)ep + kept, 0, sizeof(*ep) - kept);
+	atomic_store(&ep->sending, false);
+	atomic_store(&ep->receiving, false);
 	return ep;
 }
 
@@ -130,35 +117,30 @@ struct scif_endpoint *scif_get_by_inode(uint64_t inode)
 	return ep;
 }
 
+/* Another thread may close it between the two looks: then look again. */
 static struct scif_endpoint *look(scif_epd_t epd)
 {
-	struct scif_endpoint *ep;
+	struct scif_endpoint *ep = NULL;
 	struct stat status;
+	uint64_t unknown = 0;
 
-	if (fstat(epd, &status))
-		return NULL;
-	if (!S_ISSOCK(status.st_mode)) {
-		errno = ENOTTY;
-		return NULL;
+	while (!ep) {
+		if (fstat(epd, &status))
+			return NULL;
+		if (!S_ISSOCK(status.st_mode) || status.st_ino == unknown) {
+			errno = ENOTTY;
+			return NULL;
+		}
+		unknown = status.st_ino;
+		pthread_mutex_lock(&table_lock);
+		ep = find(status.st_ino);
+		if (ep) {
+			remember(epd, ep);
+			atomic_fetch_add(&ep->refs, 1);
+		}
+		pthread_mutex_unlock(&table_lock);
 	}
-	pthread_mutex_lock(&table_lock);
-	ep = find(status.st_ino);
-	if (ep) {
-		remember(epd, ep);
-		atomic_fetch_add(&ep->refs, 1);
-	}
-	pthread_mutex_unlock(&table_lock);
-	if (!ep)
-		errno = ENOTTY;
 	return ep;
-}
-
-/* Or NULL. */
-static struct scif_endpoint *known(scif_epd_t epd)
-{
-	struct slot *slot = slot_of(epd);
-
-	return slot && atomic_load(&slot->sure) ? atomic_load(&slot->ep) : NULL;
 }
 
 /* Then there are ticks, which doubt what is known. */
@@ -174,11 +156,11 @@ static bool is_busy(struct scif_endpoint *ep)
  */
 struct scif_endpoint *scif_get(scif_epd_t epd)
 {
-	struct scif_endpoint *ep = known(epd);
+	struct scif_endpoint *ep = scif_known(epd);
 
 	if (ep && scif_try_get(ep)) {
 		/* Still that one, with the reference? */
-		if (known(epd) == ep && is_busy(ep))
+		if (scif_known(epd) == ep && is_busy(ep))
 			return ep;
 		scif_put(ep);
 	}
@@ -270,8 +252,8 @@ void scif_table_remove(struct scif_endpoint *ep)
 		*link = ep->next;
 	ep->next = NULL;
 	for (i = 0; linked && i < slot_count; i++)
-		if (slot_of(i) && atomic_load(&slot_of(i)->ep) == ep)
-			set_slot(slot_of(i), NULL);
+		if (scif_slot_of(i) && atomic_load(&scif_slot_of(i)->ep) == ep)
+			set_slot(scif_slot_of(i), NULL);
 	pthread_mutex_unlock(&table_lock);
 	if (linked)
 		scif_put(ep);
@@ -281,10 +263,11 @@ void scif_table_doubt(void)
 {
 	int i;
 
+	atomic_fetch_add(&scif_doubts, 1);
 	pthread_mutex_lock(&table_lock);
 	for (i = 0; i < slot_count; i++)
-		if (slot_of(i))
-			atomic_store(&slot_of(i)->sure, false);
+		if (scif_slot_of(i))
+			atomic_store(&scif_slot_of(i)->sure, false);
 	pthread_mutex_unlock(&table_lock);
 }
 
@@ -303,11 +286,11 @@ void scif_table_abandon(int null)
 			close(buckets[i]->steer.fd);
 	}
 	for (i = 0; i < slot_count; i++) {
-		if (!slot_of(i))
+		if (!scif_slot_of(i))
 			continue;
-		ep = atomic_load(&slot_of(i)->ep);
+		ep = atomic_load(&scif_slot_of(i)->ep);
 		if (ep && null >= 0 && scif_is_own(ep, i))
 			dup3(null, i, O_CLOEXEC);
-		set_slot(slot_of(i), NULL);
+		set_slot(scif_slot_of(i), NULL);
 	}
 }

@@ -120,6 +120,9 @@ static int insert(struct scif_rma *rma, const struct scif_window *window)
 
 static void take_out(struct scif_rma *rma, unsigned int at, unsigned int count)
 {
+	pthread_mutex_lock(&rma->op_lock);
+	rma->changes++;
+	pthread_mutex_unlock(&rma->op_lock);
 	rma->count -= count;
 	memmove(&rma->windows[at], &rma->windows[at + count],
 		(rma->count - at) * sizeof(rma->windows[0]));
@@ -511,6 +514,22 @@ int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 	}
 	pthread_mutex_unlock(&rma->lock);
 	return err ? err : denied ? EACCES : 0;
+}
+
+bool scif_own_window(struct scif_rma *rma, uint64_t offset,
+		     struct scif_window *window, uint64_t *changes)
+{
+	unsigned int i;
+	bool found;
+
+	pthread_mutex_lock(&rma->lock);
+	i = find(rma, offset);
+	found = i < rma->count && rma->windows[i].offset <= offset;
+	if (found)
+		*window = rma->windows[i];
+	*changes = rma->changes;
+	pthread_mutex_unlock(&rma->lock);
+	return found;
 }
 
 int scif_window_mapped(struct scif_endpoint *ep, uint64_t id, bool mapped)

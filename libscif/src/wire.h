@@ -8,14 +8,18 @@
 #define SCIF_WIRE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SCIF_MAGIC 0x53434946U
-#define SCIF_PROTOCOL 1
+#define SCIF_PROTOCOL 2
 
 /* One byte of the ring stays free. */
 #define SCIF_RING_BYTES 4096U
 #define SCIF_RING_ROOM (SCIF_RING_BYTES - 1)
+
+/* What fits beside the count of bytes. */
+#define SCIF_RECENT_WORDS 6
 
 #define SCIF_MAX_WINDOWS 65536U
 
@@ -56,19 +60,25 @@ struct scif_dir_head {
 
 /*
  * The block of an endpoint that its peer can reach. Counters of bytes run
- * freely; the place in the ring is the counter modulo its size.
+ * freely; the place in the ring is the counter modulo its size. What is written
+ * often is in a cache line of its own: one goes to the receiver for each short
+ * message, and none comes back.
  */
 struct scif_shared {
-	_Atomic uint32_t produced; /* bytes the peer has put into @ring */
-	uint32_t gap0[15];
-	_Atomic uint32_t consumed;  /* bytes the peer took from its ring */
+	_Atomic uint32_t produced;	/* bytes the peer has put into @ring */
+	_Atomic uint32_t recent_length; /* of the last ones, if in @recent */
+	_Atomic uint32_t recent_from;	/* how many were before those */
+	uint32_t gap0;
+	_Atomic uint64_t recent[SCIF_RECENT_WORDS];
+	_Atomic uint32_t consumed; /* bytes the peer took from its ring */
+	uint32_t gap1[15];
 	_Atomic uint32_t want_data; /* changed: wake the peer after a send */
 	_Atomic uint32_t want_room; /* changed: wake it after a receive */
 	_Atomic uint32_t dir_gen;   /* @end of the peer's directory */
-	uint32_t gap1[12];
+	uint32_t gap2[13];
 	uint64_t scratch; /* the peer's, for a value that it reads back */
 	struct scif_dir_head dir;
-	uint8_t gap2[4096 - 2 * 64 - 8 - sizeof(struct scif_dir_head)];
+	uint8_t gap3[4096 - 3 * 64 - 8 - sizeof(struct scif_dir_head)];
 	uint8_t ring[SCIF_RING_BYTES];
 };
 
@@ -94,6 +104,9 @@ struct scif_message {
 
 _Static_assert(sizeof(struct scif_hello) <= 56, "fits a connection request");
 _Static_assert(sizeof(struct scif_shared) == 8192, "two pages");
+_Static_assert(offsetof(struct scif_shared, consumed) == 64 &&
+		       offsetof(struct scif_shared, want_data) == 128,
+	       "a cache line each");
 _Static_assert(sizeof(struct scif_message) == 64, "one cache line");
 
 #endif /* SCIF_WIRE_H */

@@ -256,6 +256,37 @@ static bool out_of_descriptors(void)
 	return ok;
 }
 
+/* There is no memory for what a connection needs: the peer is refused. */
+static bool out_of_memory(void)
+{
+	int listener = scif_open(), new = -1, other;
+	struct rlimit limit, none;
+	struct scif_port_id port;
+	uint16_t number;
+	bool ok;
+
+	number = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	other = peer_begins(number);
+	ok = shows(listener, POLLIN);
+	getrlimit(RLIMIT_AS, &limit);
+	none = limit;
+	none.rlim_cur = 4096;
+	setrlimit(RLIMIT_AS, &none);
+	ok = fails(scif_accept(listener, &port, &new, SCIF_ACCEPT_SYNC), ENOMEM,
+		   "accept") &&
+	     ok;
+	setrlimit(RLIMIT_AS, &limit);
+	peer_op_epd(PEER_CLOSE, other);
+	other = peer_begins(number);
+	ok = shows(listener, POLLIN) &&
+	     succeeds(scif_accept(listener, &port, &new, 0), 0, "another") &&
+	     succeeds(scif_send(new, "abc", 3, 1), 3, "send") && ok;
+	close_pair(new, other);
+	scif_close(listener);
+	return ok;
+}
+
 static bool is_socket(int fd)
 {
 	struct stat status;
@@ -306,6 +337,7 @@ const struct behaviour accept_cases[] = {
 	{ 21, "what is accepted has the listener's port", accepted_port },
 	{ 21, "peers that are gone when accepted", gone_when_accepted },
 	{ 21, "accept out of descriptors: EMFILE", out_of_descriptors },
+	{ 21, "accept out of memory: ENOMEM", out_of_memory },
 	{ 21, "a number that a stranger has when accept fails",
 	  number_of_a_stranger },
 	{ 0, NULL, NULL }

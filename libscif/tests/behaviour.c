@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	run_all(connection_cases, argc, argv);
 	run_all(accept_cases, argc, argv);
 	run_all(message_cases, argc, argv);
+	run_all(hot_cases, argc, argv);
 	run_all(readiness_cases, argc, argv);
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);

@@ -17,6 +17,7 @@ struct behaviour {
 extern const struct behaviour connection_cases[];
 extern const struct behaviour accept_cases[];
 extern const struct behaviour message_cases[];
+extern const struct behaviour hot_cases[];
 extern const struct behaviour readiness_cases[];
 extern const struct behaviour window_cases[];
 extern const struct behaviour copy_cases[];

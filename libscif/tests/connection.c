@@ -152,12 +152,16 @@ static bool connect_null(void)
 static bool connect_no_node(void)
 {
 	struct scif_port_id port = { NO_NODE, 0 };
+	uint64_t begin = now_ms(), took;
 	int epd = scif_open();
 	bool ok = fails(scif_connect(epd, &port), ENODEV, "no such node");
 
 	port.node = 998; /* It has an address where nobody is. */
 	port.port = 2000;
 	ok = fails(scif_connect(epd, &port), ENODEV, "a dead node") && ok;
+	took = now_ms() - begin;
+	/* Not after a minute, and not after as long as a connection may take. */
+	ok = check(took < 8000, "%llu ms", (unsigned long long)took) && ok;
 	scif_close(epd);
 	return ok;
 }

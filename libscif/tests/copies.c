@@ -405,7 +405,8 @@ static bool unmapped_window(void)
 struct copier {
 	struct couple *couple;
 	atomic_bool stop;
-	unsigned int good, refused, other;
+	unsigned int good, other;
+	atomic_uint refused;
 };
 
 static void *copy_always(void *argument)
@@ -417,7 +418,7 @@ static void *copy_always(void *argument)
 		if (!scif_writeto(epd, 0, 65536, 2 * BYTES, 0))
 			copier->good++;
 		else if (errno == ENXIO)
-			copier->refused++;
+			atomic_fetch_add(&copier->refused, 1);
 		else
 			copier->other++;
 	}
@@ -428,6 +429,8 @@ static bool unregister_in_use(void)
 {
 	struct couple couple = couple_begin();
 	struct copier copier = { .couple = &couple };
+	uint64_t end = deadline();
+	unsigned int round = 0;
 	pthread_t thread;
 	bool ok = true;
 	int i;
@@ -440,6 +443,9 @@ static bool unregister_in_use(void)
 			sleep_ms(1);
 		ok = ok && !peer_unregister(couple.other, 2 * BYTES, 65536);
 	}
+	/* Now there is none. */
+	while (!atomic_load(&copier.refused) && now_ms() < end)
+		relax(round++);
 	atomic_store(&copier.stop, true);
 	pthread_join(thread, NULL);
 	check(ok, "round %d", i);

@@ -217,6 +217,8 @@ static bool lie_in_ring(struct liar *liar)
 {
 	static const uint16_t words[] = {
 		offsetof(struct scif_shared, produced),
+		offsetof(struct scif_shared, recent_length),
+		offsetof(struct scif_shared, recent_from),
 		offsetof(struct scif_shared, consumed),
 		offsetof(struct scif_shared, want_data),
 		offsetof(struct scif_shared, want_room),
@@ -225,7 +227,7 @@ static bool lie_in_ring(struct liar *liar)
 	uint32_t value = odd_number();
 
 	memcpy(liar->mem + 14 * PAGE, &value, sizeof(value));
-	return post(liar, IBV_WR_RDMA_WRITE, 4, words[random_below(&dice, 5)]);
+	return post(liar, IBV_WR_RDMA_WRITE, 4, words[random_below(&dice, 7)]);
 }
 
 static bool lie_in_message(struct liar *liar)

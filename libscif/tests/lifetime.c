@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -23,6 +25,9 @@ static bool node_numbers(void)
 	uint16_t nodes[8] = { 9, 9, 9 }, self = 9;
 	int count = scif_get_nodeIDs(NULL, 0, &self);
 
+	if (!fails(scif_get_node_ids(NULL, 1, &self), EFAULT, "no list") ||
+	    !fails(scif_get_node_ids(nodes, -1, &self), EINVAL, "length -1"))
+		return false;
 	return check(count == 3 && self == own_node, "%d nodes, self %u", count,
 		     self) &&
 	       succeeds(scif_get_node_ids(nodes, 8, &self), count, "all") &&
@@ -352,6 +357,30 @@ static bool fork_keeps_nothing(void)
 	       ok;
 }
 
+/* Another program that this one starts, without its knowing, has no descriptors. */
+static bool program_keeps_nothing(void)
+{
+	char *const arguments[] = { "sleep", "60", NULL };
+	struct peer_call call = { .op = PEER_RECV, .flags = 1, .length = 1 };
+	int own, other;
+	pid_t pid;
+	bool ok;
+
+	connect_pair(&own, &other);
+	if (posix_spawn(&pid, "/bin/sleep", NULL, NULL, arguments, environ))
+		return check(false, "posix_spawn");
+	call.epd = other;
+	peer_begin(&call);
+	scif_close(own);
+	ok = check(peer_finish(&call) == -1 && call.error == ECONNRESET,
+		   "the peer's call: %s", strerrorname_np(call.error)) &&
+	     check(!waitpid(pid, NULL, WNOHANG), "the program has ended");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	return ok;
+}
+
 const struct behaviour lifetime_cases[] = {
 	{ 54, "numbers of nodes", node_numbers },
 	{ 55, "wrong descriptors: EBADF, ENOTTY", wrong_descriptors },
@@ -363,5 +392,6 @@ const struct behaviour lifetime_cases[] = {
 	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
 	{ 56, "the end while calls wait: ECONNRESET", ends_waits },
 	{ 56, "a forked child keeps nothing", fork_keeps_nothing },
+	{ 56, "another program keeps nothing", program_keeps_nothing },
 	{ 0, NULL, NULL }
 };

@@ -269,6 +269,27 @@ static bool blocked_receive(void)
 	return ok;
 }
 
+/* A call that waits long keeps no processor busy. */
+static bool waits_asleep(void)
+{
+	struct receive waiting = { 0 };
+	pthread_t thread;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	waiting.epd = own;
+	pthread_create(&thread, NULL, receive, &waiting);
+	ok = is_at_rest();
+	ok = succeeds(peer_send(other, pattern_bytes(1, 100), 100, 1), 100,
+		      "send") &&
+	     ok;
+	pthread_join(thread, NULL);
+	ok = succeeds(waiting.ret, 100, "the receive") && ok;
+	close_pair(own, other);
+	return ok;
+}
+
 static bool bad_address(void)
 {
 	void *hole = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -300,6 +321,7 @@ const struct behaviour message_cases[] = {
 	{ 27, "while another thread's call waits", while_another_waits },
 	{ 28, "the peer closed: drain, then ECONNRESET", peer_closed },
 	{ 28, "a blocked receive returns what it has", blocked_receive },
+	{ 27, "who waits long sleeps", waits_asleep },
 	{ 28, "bad addresses: EFAULT, and nothing is lost", bad_address },
 	{ 0, NULL, NULL }
 };

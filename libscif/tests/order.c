@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * Copies without SYNC, and in order.
+ * Copies one after the other, without SYNC, and in order.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <glob.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -50,13 +51,25 @@ static bool asynchronous(void)
 	return ok;
 }
 
-/* All combinations of flags; unknown ones are refused elsewhere. */
+static bool waits_for_all(int own)
+{
+	int mark;
+
+	return succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
+			"mark") &&
+	       succeeds(scif_fence_wait(own, mark), 0, "wait");
+}
+
+/*
+ * All combinations of flags; unknown ones are refused elsewhere. What one copy reads
+ * is written by the next, which waits for it: copies need not be in order.
+ */
 static bool all_flags(void)
 {
 	enum { FLAGS = 16, LENGTH = 3 * 65536 + 100, AT = 4000 };
 	struct couple couple = couple_begin();
 	uint8_t *mem = fresh_pages(BYTES);
-	int flags, mark, own = couple.own;
+	int flags, own = couple.own;
 	bool ok = true;
 
 	for (flags = 0; flags < FLAGS && ok; flags++) {
@@ -65,19 +78,16 @@ static bool all_flags(void)
 			      "vwriteto") &&
 		     succeeds(scif_readfrom(own, AT, LENGTH, AT, flags), 0,
 			      "readfrom") &&
+		     waits_for_all(own) &&
 		     succeeds(scif_writeto(own, AT, LENGTH, AT + LENGTH, flags),
 			      0, "writeto") &&
-		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
-			      0, "mark") &&
-		     succeeds(scif_fence_wait(own, mark), 0, "wait");
+		     waits_for_all(own);
 		memset(mem, 0, LENGTH);
 		ok = ok &&
 		     succeeds(scif_vreadfrom(own, mem, LENGTH, AT + LENGTH,
 					     flags),
 			      0, "vreadfrom") &&
-		     succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark),
-			      0, "mark") &&
-		     succeeds(scif_fence_wait(own, mark), 0, "wait") &&
+		     waits_for_all(own) &&
 		     check(!memcmp(mem, pattern_bytes(60 + flags, LENGTH),
 				   LENGTH),
 			   "the bytes, flags 0x%x", flags);
@@ -263,7 +273,104 @@ static bool handed_over(void)
 	return ok;
 }
 
+/* But not if the program has said that its processor shall copy. */
+static bool not_handed_over(void)
+{
+	struct couple couple = couple_begin();
+	int i, mark, own = couple.own;
+	uint64_t before;
+	bool ok;
+
+	/* So that nothing else is left to do. */
+	ok = succeeds(scif_readfrom(own, 0, BYTES, 0, SCIF_RMA_SYNC), 0, "one");
+	before = counted("engine_worker_runs");
+	for (i = 0; i < 10 && ok; i++)
+		ok = succeeds(scif_writeto(own, 0, BYTES, 0, SCIF_RMA_USECPU),
+			      0, "write");
+	/* Where the kernel copies all, its worker takes over what is long. */
+	if (!getenv("MIC_DIRECT"))
+		ok = ok && check(counted("engine_worker_runs") == before,
+				 "a worker of the kernel's ran");
+	ok = succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
+		      "mark") &&
+	     succeeds(scif_fence_wait(own, mark), 0, "wait") && ok;
+	couple_end(&couple);
+	return ok;
+}
+
+/* A byte from 0 of this side's window, at @mem, to 0 of the peer's, at @place. */
+static bool sends_byte(struct couple *couple, uint8_t *mem, int64_t place,
+		       uint8_t byte)
+{
+	uint8_t arrived = 0;
+
+	mem[0] = byte;
+	if (!succeeds(scif_writeto(couple->own, 0, 1, 0, SCIF_RMA_SYNC), 0,
+		      "write"))
+		return false;
+	peer_peek(place, &arrived, 1);
+	return check(arrived == byte, "%u instead of %u", arrived, byte);
+}
+
+/* The own one goes, and another one takes its place. */
+static bool other_own(struct couple *couple)
+{
+	uint8_t *other = fresh_pages(PAGE);
+	int own = couple->own, flags = SCIF_RMA_SYNC;
+	bool ok;
+
+	ok = sends_byte(couple, couple->mem, 0, 1) &&
+	     sends_byte(couple, couple->mem, 0, 2) &&
+	     fails(scif_writeto(own, BYTES - 1, 2, 0, flags), ENXIO, "end") &&
+	     succeeds(scif_unregister(own, 0, BYTES), 0, "unregister") &&
+	     fails(scif_writeto(own, 0, 1, 0, flags), ENXIO, "own hole") &&
+	     succeeds(scif_register(own, other, PAGE, 0, SCIF_PROT_READ, FIXED),
+		      0, "register") &&
+	     sends_byte(couple, other, 0, 3) &&
+	     sends_byte(couple, other, 0, 4) &&
+	     fails(scif_readfrom(own, 0, 1, 0, flags), EACCES, "read") &&
+	     fails(scif_writeto(own, PAGE - 1, 2, 0, flags), ENXIO,
+		   "new end") &&
+	     succeeds(scif_unregister(own, 0, PAGE), 0, "unregister") &&
+	     succeeds(scif_register(own, couple->mem, BYTES, 0, RW, FIXED), 0,
+		      "register again") &&
+	     sends_byte(couple, couple->mem, 0, 5);
+	munmap(other, PAGE);
+	return ok;
+}
+
+static bool other_peer(struct couple *couple)
+{
+	int own = couple->own, other = couple->other, flags = SCIF_RMA_SYNC;
+	uint8_t before;
+
+	return sends_byte(couple, couple->mem, 0, 6) &&
+	       sends_byte(couple, couple->mem, 0, 7) &&
+	       fails(scif_writeto(own, 0, 2, BYTES - 1, flags), ENXIO, "end") &&
+	       succeeds(peer_unregister(other, 0, BYTES), 0, "unregister") &&
+	       fails(scif_writeto(own, 0, 1, 0, flags), ENXIO, "its hole") &&
+	       succeeds(peer_register(other, BYTES, PAGE, 0, SCIF_PROT_WRITE,
+				      FIXED),
+			0, "register") &&
+	       sends_byte(couple, couple->mem, BYTES, 8) &&
+	       sends_byte(couple, couple->mem, BYTES, 9) &&
+	       fails(scif_readfrom(own, 0, 1, 0, flags), EACCES, "read") &&
+	       (peer_peek(0, &before, 1), check(before == 7, "the old memory"));
+}
+
+/* The windows of one copy, and others in their place before the next. */
+static bool other_windows(void)
+{
+	struct couple couple = couple_begin();
+	bool ok = other_own(&couple) && other_peer(&couple);
+
+	couple_end(&couple);
+	return ok;
+}
+
 const struct behaviour order_cases[] = {
+	{ 44, "other windows in the place of those of the last copy",
+	  other_windows },
 	{ 48, "copies without SYNC", asynchronous },
 	{ 48, "copies with all combinations of flags", all_flags },
 	{ 48, "in order: the last line is copied apart", ordered_apart },
@@ -274,5 +381,6 @@ const struct behaviour order_cases[] = {
 
 const struct behaviour handed_cases[] = {
 	{ 48, "long copies without SYNC are left to the kernel", handed_over },
+	{ 48, "long copies with USECPU are not", not_handed_over },
 	{ 0, NULL, NULL }
 };

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -488,6 +489,20 @@ void couple_end(struct couple *couple)
 {
 	close_pair(couple->own, couple->other);
 	munmap(couple->mem, COUPLE_BYTES);
+}
+
+bool is_at_rest(void)
+{
+	struct timespec before, after;
+	double seconds;
+
+	sleep_ms(300);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+	sleep_ms(1000);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+	seconds = after.tv_sec - before.tv_sec +
+		  (after.tv_nsec - before.tv_nsec) / 1e9;
+	return check(seconds < 0.5, "%.2f s of processor time in one", seconds);
 }
 
 bool fails(int64_t ret, int error, const char *what)

@@ -120,6 +120,9 @@ struct couple {
 struct couple couple_begin(void);
 void couple_end(struct couple *couple);
 
+/* Does this process use little processor time, for a second from now? */
+bool is_at_rest(void);
+
 /* Does @ret say failure with @error? With a remark if not. */
 bool fails(int64_t ret, int error, const char *what);
 bool succeeds(int64_t ret, int64_t expected, const char *what);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
- * A device is removed under calls that copy, send, receive and wait: all of
- * them end.
- * usage: scif_removal NODES OWN PEER COMMAND [listener]
- *   COMMAND   removes the device
+ * A device is removed under calls that copy, send, receive and wait, or the peer's
+ * machine dies: all of them end.
+ * usage: scif_removal NODES OWN PEER COMMAND [listener|machine]
+ *   COMMAND   removes the device, or kills the machine
  *   listener  only that of one's own node, under a call that accepts
+ *   machine   afterwards the node is not there
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -94,21 +95,6 @@ static bool ends_in_time(struct caller *caller, int error)
 		     strerrorname_np(caller->error));
 }
 
-/* What is gone keeps no processor busy. */
-static bool is_at_rest(void)
-{
-	struct timespec before, after;
-	double seconds;
-
-	sleep_ms(300);
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-	sleep_ms(1000);
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-	seconds = after.tv_sec - before.tv_sec +
-		  (after.tv_nsec - before.tv_nsec) / 1e9;
-	return check(seconds < 0.3, "%.2f s of processor time in one", seconds);
-}
-
 static bool removed_under(const char *command)
 {
 	struct caller callers[CALLERS] = {
@@ -136,6 +122,7 @@ static bool removed_under(const char *command)
 		ok = shows(couples[i].own, POLLHUP);
 		scif_close(couples[i].own);
 	}
+	/* What is gone keeps no processor busy. */
 	return ok && is_at_rest();
 }
 
@@ -159,16 +146,36 @@ static bool removed_under_listener(const char *command)
 	return succeeds(scif_close(caller.epd), 0, "close") && ok;
 }
 
+static bool machine_gone(const char *command)
+{
+	struct scif_port_id port = { .node = peer_node, .port = 2000 };
+	uint64_t begin;
+	bool ok;
+	int epd;
+
+	if (!removed_under(command))
+		return false;
+	epd = scif_open();
+	begin = now_ms();
+	ok = fails(scif_connect(epd, &port), ENODEV, "connect") &&
+	     check(now_ms() - begin < 30000, "%llu ms",
+		   (unsigned long long)(now_ms() - begin));
+	return succeeds(scif_close(epd), 0, "close") && ok;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 5)
-		bail("usage: %s NODES OWN PEER COMMAND [listener]", argv[0]);
+		bail("usage: %s NODES OWN PEER COMMAND [listener|machine]",
+		     argv[0]);
 	setenv("SCIF_NODES", argv[1], 1);
 	setenv("SCIF_NODE", argv[2], 1);
 	own_node = atoi(argv[2]);
 	peer_node = atoi(argv[3]);
 	peer_start();
-	if (argc > 5)
+	if (argc > 5 && !strcmp(argv[5], "machine"))
+		tap_ok(machine_gone(argv[4]), "%s: every call ends", argv[4]);
+	else if (argc > 5)
 		tap_ok(removed_under_listener(argv[4]), "%s: accept ends",
 		       argv[4]);
 	else
