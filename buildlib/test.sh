@@ -14,7 +14,8 @@
 #   # set: default, or full
 #   # timeout: SECONDS, multiplied by 4 on the debug kernel
 #   # vm: options for ./run vm, or "none" for a test that runs on the host
-#   # packages: Debian packages that it needs
+#   # packages: Debian packages that it needs; @default: and what the tests of the
+#     default set need
 # It runs in the tree's folder and prints TAP ("ok 1 - name",
 # "not ok 2 - name", "ok 3 - name # SKIP reason"), or nothing of the kind and
 # is judged by its exit status (0 passed, 77 skipped: its last line says
@@ -95,6 +96,23 @@ names_some() {
 	return 1
 }
 
+# packages_of FILE: the packages that a test needs
+packages_of() {
+	local file packages dir
+
+	packages=$(header "$1" packages '')
+	if [[ " $packages " == *" @default "* ]]; then
+		packages=${packages/@default/}
+		for dir in "${test_dirs[@]}"; do
+			for file in "$dir"/*.test; do
+				[ "$(header "$file" set default)" != default ] ||
+					packages+=" $(header "$file" packages '')"
+			done
+		done
+	fi
+	echo "$packages"
+}
+
 collect_tests() {
 	local dir file name pattern packages=()
 
@@ -110,7 +128,7 @@ collect_tests() {
 			file_of[$name]=$file
 			limit_of[$name]=$(header "$file" timeout 60)
 			vm_of[$name]=$(header "$file" vm '')
-			read -r -a words <<<"$(header "$file" packages '')"
+			read -r -a words <<<"$(packages_of "$file")"
 			packages+=("${words[@]}")
 		done
 	done

@@ -24,8 +24,8 @@ check_format() {
 	return $status
 }
 
-# compile_user COMPILER: all of it anew, in a build folder of its own.
-compile_user() {
+# configure_user COMPILER: a build folder of its own, and its compile_commands.json
+configure_user() {
 	local dir=$BUILD/check-$1
 
 	cmake -G Ninja -S "$TREE" -B "$dir" -DCMAKE_C_COMPILER="$1" \
@@ -36,7 +36,11 @@ compile_user() {
 		cat "$dir.log"
 		return 1
 	}
-	ninja -C "$dir"
+}
+
+# compile_user COMPILER: all that has changed since it was last compiled
+compile_user() {
+	configure_user "$1" && ninja -C "$BUILD/check-$1"
 }
 
 check_gcc() {
@@ -50,7 +54,7 @@ check_clang() {
 # Off: what needs the whole program, which a library isn't, and the
 # suggestion to make every pointer const.
 check_cppcheck() {
-	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 \
+	configure_user clang && cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 \
 		--enable=warning,portability,performance -j "$(nproc)" \
 		--suppress=missingInclude --suppress=missingIncludeSystem \
 		--suppress=normalCheckLevelMaxBranches \
@@ -79,6 +83,7 @@ TIDY_CHECKS+=,-clang-analyzer-core.DivideZero
 check_clang_tidy() {
 	local files
 
+	configure_user clang || return 1
 	mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",*$/\1/p' \
 		"$BUILD/check-clang/compile_commands.json")
 	printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 4 clang-tidy \

@@ -4,7 +4,8 @@
  *
  * A receiver that waited often in a row is hot: it does not ask to be woken
  * after each receive, and its descriptor may be late by a tick of the progress
- * thread. scif_cool() makes it exact again.
+ * thread. scif_cool() makes it exact again. One that cooled because nothing came for
+ * a moment is hot again soon.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +18,8 @@ enum {
 	FAST_ROUNDS = 500,
 	WAIT_ROUNDS = 3000,
 	TURN_ROUNDS = 4000,
-	HOT_WAITS = 16
+	HOT_WAITS = 16,
+	HOT_AGAIN_WAITS = 2
 };
 
 static void heat(struct scif_endpoint *ep)
@@ -75,7 +77,10 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 		if (round >= FAST_ROUNDS)
 			__builtin_ia32_pause();
 	}
-	scif_cool(ep, epd);
+	if (atomic_load(&ep->hot)) {
+		scif_cool(ep, epd);
+		atomic_store(&ep->waits, HOT_WAITS - HOT_AGAIN_WAITS);
+	}
 	scif_refresh(ep, epd);
 	if (amount(ep) || scif_state(ep) != SCIF_CONNECTED)
 		return 0;
