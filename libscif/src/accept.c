@@ -87,14 +87,22 @@ static void put_back(struct scif_endpoint *listener,
 	pthread_mutex_unlock(&listener->lock);
 }
 
-/* What this side is short of, and what failed because the peer has gone. */
+/* What this side lacks, and what failed because the peer has gone. */
 static int accept_error(int err)
 {
-	return err == ENOMEM || err == EAGAIN || err == EMFILE ? ENOMEM :
-								 ECONNABORTED;
+	switch (err) {
+	case ENOMEM:
+	case EAGAIN:
+	case EMFILE:
+		return ENOMEM;
+	case EACCES: /* rdma_cm's, for who has other credentials than it knows */
+		return EACCES;
+	default:
+		return ECONNABORTED;
+	}
 }
 
-/* 0, ENOMEM, or ECONNABORTED if the peer is not there any more. */
+/* 0, ENOMEM, EACCES, or ECONNABORTED if the peer is not there any more. */
 static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 		  const struct scif_hello *hello)
 {

@@ -168,6 +168,22 @@ static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 		       event->id->context;
 }
 
+/*
+ * This thread's credentials are not what they were when rdma_cm was opened, as after
+ * setuid(): from then on the kernel tells it nothing. So nobody can be accepted.
+ */
+static void forget_cm(void)
+{
+	struct scif_endpoint *ep;
+
+	epoll_ctl(scif_process.epoll_cm, EPOLL_CTL_DEL, scif_process.cm->fd,
+		  NULL);
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
+		atomic_store(&ep->removed, true);
+		scif_refresh(ep, -1);
+	}
+}
+
 static void handle_cm_event(void)
 {
 	struct scif_hello hello = { 0 };
@@ -176,14 +192,16 @@ static void handle_cm_event(void)
 	enum rdma_cm_event_type type;
 	struct scif_endpoint *ep = NULL;
 	bool keep = true;
-	int ret;
+	int err;
 
 	pthread_mutex_lock(&scif_process.cm_lock);
-	ret = rdma_get_cm_event(scif_process.cm, &event);
-	if (!ret)
+	err = rdma_get_cm_event(scif_process.cm, &event) ? errno : 0;
+	if (!err)
 		ep = owner_of(event);
 	pthread_mutex_unlock(&scif_process.cm_lock);
-	if (ret)
+	if (err == EACCES)
+		forget_cm();
+	if (err)
 		return;
 	id = event->id;
 	type = event->event;

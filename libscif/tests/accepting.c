@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -287,6 +288,72 @@ static bool out_of_memory(void)
 	return ok;
 }
 
+/* One thread has other credentials than rdma_cm knows. */
+static void *accept_as_another(void *argument)
+{
+	int listener = *(int *)argument, new;
+	struct scif_port_id port;
+	bool ok;
+
+	ok = succeeds(syscall(SYS_setgroups, 0, NULL), 0, "setgroups") &&
+	     fails(scif_accept(listener, &port, &new, SCIF_ACCEPT_SYNC), EACCES,
+		   "accept");
+	return ok ? argument : NULL;
+}
+
+static bool another_thread(void)
+{
+	int listener = scif_open(), new = -1, other;
+	struct scif_port_id port;
+	pthread_t thread;
+	uint16_t number;
+	void *ok;
+
+	number = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	other = peer_begins(number);
+	if (!shows(listener, POLLIN))
+		return false;
+	pthread_create(&thread, NULL, accept_as_another, &listener);
+	pthread_join(thread, &ok);
+	peer_op_epd(PEER_CLOSE, other);
+	other = peer_begins(number);
+	if (!shows(listener, POLLIN) ||
+	    !succeeds(scif_accept(listener, &port, &new, 0), 0, "another"))
+		return false;
+	close_pair(new, other);
+	scif_close(listener);
+	return ok;
+}
+
+/* All threads of the peer have: nobody comes to it, and it is told so. */
+static bool another_process(void)
+{
+	struct peer_call call = { .op = PEER_BIND };
+	int own = scif_open();
+	struct scif_port_id port = { peer_node, 0 };
+	bool ok;
+
+	call.epd = peer_op_epd(PEER_OPEN, 0);
+	port.port = peer_do(&call);
+	call.op = PEER_LISTEN;
+	call.flags = 1;
+	peer_do(&call);
+	call.op = PEER_SETGROUPS;
+	ok = succeeds(peer_do(&call), 0, "setgroups");
+	call.op = PEER_ACCEPT;
+	call.flags = SCIF_ACCEPT_SYNC;
+	peer_begin(&call);
+	fcntl(own, F_SETFL, O_NONBLOCK);
+	scif_connect(own, &port);
+	ok = check(peer_finish(&call) == -1 && call.error == ENODEV,
+		   "the peer's accept: %s", strerrorname_np(call.error)) &&
+	     ok;
+	peer_kill();
+	scif_close(own);
+	return ok;
+}
+
 static bool is_socket(int fd)
 {
 	struct stat status;
@@ -338,6 +405,10 @@ const struct behaviour accept_cases[] = {
 	{ 21, "peers that are gone when accepted", gone_when_accepted },
 	{ 21, "accept out of descriptors: EMFILE", out_of_descriptors },
 	{ 21, "accept out of memory: ENOMEM", out_of_memory },
+	{ 21, "accept by a thread with other credentials: EACCES",
+	  another_thread },
+	{ 21, "accept by a process with other credentials: ENODEV",
+	  another_process },
 	{ 21, "a number that a stranger has when accept fails",
 	  number_of_a_stranger },
 	{ 0, NULL, NULL }

@@ -40,6 +40,7 @@ enum peer_op {
 	PEER_POKE,
 	PEER_LOAD,
 	PEER_STORE,
+	PEER_SETGROUPS,
 	PEER_STOP,
 	PEER_EXIT
 };
