@@ -4,7 +4,7 @@
  *
  * A node has two counts. @ref keeps the structure; whoever stores a pointer
  * to a node holds one. @live keeps the node working; it is held only while an
- * operation runs, so mic_node_leave() waits for a bounded time.
+ * operation or a test runs, so mic_node_leave() waits for a bounded time.
  */
 #include <linux/etherdevice.h>
 #include <linux/list.h>
@@ -104,7 +104,7 @@ EXPORT_SYMBOL_GPL(mic_node_put);
  * mic_node_leave - take a node off the fabric
  * @node: node whose GIDs were removed
  *
- * On return no operation runs at the node and none will start. Consumes the
+ * On return no operation or test runs at the node and none will start. Consumes the
  * reference of mic_node_create().
  *
  * Context: process context, sleeps.
@@ -303,6 +303,64 @@ struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
 	return node;
 }
 EXPORT_SYMBOL_GPL(mic_fabric_find_on);
+
+/* The next node of this kernel on a netdev, by its number; with a reference. */
+static struct mic_node *mic_node_next_on(const struct net_device *ndev, u32 id)
+{
+	struct mic_gid_entry *entry;
+	struct mic_node *next = NULL;
+
+	mutex_lock(&mic_gids_lock);
+	rcu_read_lock();
+	list_for_each_entry(entry, &mic_local_gids, list) {
+		if (entry->node->id <= id ||
+		    (next && entry->node->id >= next->id))
+			continue;
+		if (mic_gid_is_on(entry, ndev))
+			next = entry->node;
+	}
+	if (next)
+		kref_get(&next->ref);
+	rcu_read_unlock();
+	mutex_unlock(&mic_gids_lock);
+	return next;
+}
+
+static int mic_node_test(struct mic_node *node)
+{
+	int err;
+
+	if (!percpu_ref_tryget_live(&node->live))
+		return -ENODEV;
+	err = node->ops->test(node);
+	percpu_ref_put(&node->live);
+	return err;
+}
+
+/**
+ * mic_fabric_test_on - have each device on a netdev send a message to itself
+ * @ndev: netdev; a device on one stacked on it counts, too
+ *
+ * Context: process context, under the RTNL, sleeps. Devices may come and go.
+ * Return: 0; -ENODEV: there is none; or the error of the first that fails.
+ */
+int mic_fabric_test_on(const struct net_device *ndev)
+{
+	struct mic_node *node;
+	int ret = -ENODEV;
+	u32 id = 0;
+	int err;
+
+	while ((node = mic_node_next_on(ndev, id))) {
+		id = node->id;
+		err = mic_node_test(node);
+		mic_node_put(node);
+		if (err != -ENODEV && (!ret || ret == -ENODEV))
+			ret = err;
+	}
+	return ret;
+}
+EXPORT_SYMBOL_GPL(mic_fabric_test_on);
 
 /*
  * Within a network namespace a GID is as good as an IP address. From another

@@ -76,7 +76,7 @@ struct mic_geometry {
  * @ndev: network interface
  * @tick: heartbeat, and what is looked at now and then
  * @asleep: the machine is suspended: no tick
- * @interrupts: how many came
+ * @interrupts: how many came, of each
  * @gids_changed: tells when GIDs are to be published anew
  * @gids_dirty: they are
  * @gid_seq: of the GIDs that are published
@@ -110,7 +110,7 @@ struct mic_ivs {
 	struct net_device *ndev;
 	struct delayed_work tick;
 	bool asleep;
-	atomic_t interrupts;
+	atomic_t interrupts[MIC_IVS_VECTORS];
 	struct notifier_block gids_changed;
 	bool gids_dirty;
 	u32 gid_seq;

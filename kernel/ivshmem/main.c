@@ -37,7 +37,9 @@ static irqreturn_t mic_ivs_interrupt(int irq, void *arg)
 	struct mic_ivs *ivs = arg;
 	u32 i;
 
-	atomic_inc(&ivs->interrupts);
+	for (i = 0; i < ivs->vectors; i++)
+		if (ivs->irq[i] == irq)
+			atomic_inc(&ivs->interrupts[i]);
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i] && ivs->irq[i % ivs->vectors] == irq)
 			mic_path_wake(ivs->path[i]);

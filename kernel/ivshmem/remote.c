@@ -520,7 +520,8 @@ void mic_remote_fail(struct mic_path *path)
  * Through the same lanes as requests and their answers.
  *
  * Context: process context, sleeps; one at a time.
- * Return: 0, or an error if no answer came.
+ * Return: 0; -EAGAIN: it could not be sent; -ECONNRESET: the path went down
+ * meanwhile; -ETIMEDOUT: no answer came.
  */
 int mic_remote_ping(struct mic_path *path)
 {
@@ -530,7 +531,9 @@ int mic_remote_ping(struct mic_path *path)
 		.type = MIC_REC_PING,
 		.tag = get_random_u32() ?: 1,
 	};
+	const unsigned long tick = msecs_to_jiffies(MIC_IVS_TICK_MS);
 	bool sent = false;
+	int ms;
 
 	reinit_completion(&path->pong);
 	WRITE_ONCE(path->ping, rec.tag);
@@ -544,6 +547,11 @@ int mic_remote_ping(struct mic_path *path)
 	mutex_unlock(&path->tx_mutex);
 	if (!sent)
 		return -EAGAIN;
-	return wait_for_completion_timeout(&path->pong,
-			msecs_to_jiffies(MIC_IVS_ANSWER_MS)) ? 0 : -ETIMEDOUT;
+	for (ms = 0; ms < MIC_IVS_ANSWER_MS; ms += MIC_IVS_TICK_MS) {
+		if (wait_for_completion_timeout(&path->pong, tick))
+			return 0;
+		if (!READ_ONCE(path->up))
+			return -ECONNRESET;
+	}
+	return -ETIMEDOUT;
 }

@@ -124,6 +124,9 @@ int mic_del_gid(const struct ib_gid_attr *attr, void **context);
 u32 mic_port_mtu(struct mic_dev *dev);
 void mic_port_event(struct mic_dev *dev, enum ib_event_type type);
 
+/* selftest.c */
+int mic_selftest(struct mic_node *node);
+
 /* netdev.c */
 int mic_netdev_init(void);
 void mic_netdev_exit(void);

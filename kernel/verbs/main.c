@@ -35,6 +35,7 @@ struct workqueue_struct *mic_wq;
 
 static const struct mic_node_ops mic_local_node_ops = {
 	.submit = mic_resp_submit,
+	.test = mic_selftest,
 };
 
 static void mic_dealloc_driver(struct ib_device *ibdev)

@@ -11,6 +11,7 @@
   region.py full SECONDS NODE        as NODE, which has left: reads nothing
   region.py pads SECONDS NODE        sends records without a meaning
   region.py words SECONDS NODE       begins a session, and another, and another
+  region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
 
 The offsets are those of Documentation/fabric.md.
 """
@@ -141,6 +142,11 @@ def write_chosen(region, rng, seconds):
                         write_record))(region, rng)
 
 
+def scribble(region, seconds, offset):
+    for _ in until(seconds):
+        region.write(offset, 8, random.getrandbits(64))
+
+
 class Impostor:
     """Pretends to be a node that has left, and has a path to node 0."""
 
@@ -222,6 +228,8 @@ def main():
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
+    elif words[0] == "scribble":
+        scribble(region, float(words[1]), int(words[2], 0))
     elif words[0] in ("full", "pads", "words"):
         pretend(region, words[0], float(words[1]), int(words[2]))
     else:

@@ -35,12 +35,17 @@ struct mic_node;
  * @attach: only of nodes that share memory with this one: begin a lease of what
  *	was granted with MIC_OP_MAP. Whether or not it does, what was granted is
  *	taken care of. Called under mic_lease_lock
+ * @test: only of devices of this kernel: send a message to itself and compare it.
+ *	0, an error, or -ENODEV: the device is about to go. Called in process
+ *	context, under the RTNL; the node stays live for the duration of the call,
+ *	which is bounded
  */
 struct mic_node_ops {
 	enum mic_ack (*submit)(struct mic_node *node, struct mic_op *op);
 	bool (*cancel)(struct mic_node *node, struct mic_op *op);
 	int (*attach)(struct mic_node *node, struct mic_lease *lease,
 		      const struct mic_map *map);
+	int (*test)(struct mic_node *node);
 };
 
 /**
@@ -48,7 +53,7 @@ struct mic_node_ops {
  * @ops: backend
  * @priv: the backend's own
  * @id: number, unique in this kernel since boot
- * @live: held for each submit under way; dead once the node leaves
+ * @live: held for each submit and each test under way; dead once the node leaves
  * @ref: lifetime of the structure
  * @drained: @live has no holder left
  * @rcu: look-ups may still see the node when its last reference goes
@@ -89,6 +94,7 @@ int mic_fabric_gids_on(const struct net_device *ndev,
 		       struct mic_gid_info *info, int max);
 struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
 				    const union ib_gid *gid);
+int mic_fabric_test_on(const struct net_device *ndev);
 int mic_fabric_register_notifier(struct notifier_block *nb);
 void mic_fabric_unregister_notifier(struct notifier_block *nb);
 

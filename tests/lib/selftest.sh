@@ -1,0 +1,220 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# The self-test of micnet0, and what makes each part of it fail. After
+# lib/machines.sh and lib/programs.sh.
+
+REGION=tests/fabric/region.py
+FABRIC=/sys/class/net/micnet0/device/fabric
+DEAD_MS=/sys/module/mic_ivshmem/parameters/dead_ms
+PARTS=(header memory interrupt heartbeat clock message verbs)
+
+# What they say.
+EIO=5 ENODEV=19 ERANGE=34 ENETDOWN=100 ENOTCONN=107 ETIMEDOUT=110
+
+# parts_are PART=RESULT...: so it was, and 0 with all others. RESULT: 5, or 5|0
+parts_are() {
+	local -A expected
+	local word part result status=0
+
+	for word; do
+		expected[${word%%=*}]=${word#*=}
+	done
+	for part in "${PARTS[@]}"; do
+		result=$(awk -v part="$part" '$1 == part { print $2 }' \
+			"$SCRATCH/selftest")
+		[[ $result =~ ^(${expected[$part]:-0})$ ]] || {
+			echo "$part: ${result:-nothing}"
+			status=1
+		}
+	done
+	return "$status"
+}
+
+selftest() {
+	local status=0
+
+	timeout $((60 * SLOW)) ethtool -t micnet0 >"$SCRATCH/selftest" || status=$?
+	cat "$SCRATCH/selftest"
+	return "$status"
+}
+
+# passes PART=RESULT..., fails PART=RESULT...
+passes() {
+	selftest && parts_are "$@"
+}
+
+fails() {
+	! selftest && parts_are "$@"
+}
+
+# with_dead_ms COMMAND...: this node gives up no other one for so long.
+with_dead_ms() {
+	local before status=0
+
+	before=$(<"$DEAD_MS")
+	echo 60000 >"$DEAD_MS"
+	"$@" || status=$?
+	echo "$before" >"$DEAD_MS"
+	return "$status"
+}
+
+# scribbled OFFSET COMMAND...: until COMMAND succeeds, while node 1 writes there.
+scribbled() {
+	local offset=$1 scribbler status=0
+
+	shift
+	./run on 1 "$REGION" scribble 300 "$offset" &
+	scribbler=$!
+	wait_until 60 "$@" || status=1
+	kill "$scribbler"
+	wait "$scribbler"
+	[ "$status" -eq 0 ] || "$@"
+}
+
+# entry NODE FIELD: its offset in the node table.
+entry() {
+	echo $((4096 + $1 * 2048 + $2))
+}
+
+# Where the lanes of this node to itself begin.
+own_lanes() {
+	local node nodes
+
+	node=$(<"$FABRIC/node")
+	nodes=$($REGION peek 12 4)
+	echo $(($($REGION peek 48 8) + (node * nodes + node) * 3 * $($REGION peek 24 4)))
+}
+
+header_fails() {
+	local id status=0
+
+	id=$($REGION peek 28 4)
+	$REGION poke 28 4 $((id ^ 1))
+	fails header=$EIO || status=1
+	$REGION poke 28 4 "$id"
+	return "$status"
+}
+
+memory_fails() {
+	scribbled "$(own_lanes)" fails memory=$EIO
+}
+
+interrupt_fails() {
+	local device status=0
+
+	device=$(readlink -f /sys/class/net/micnet0/device)
+	tests/fabric/mask.py "$device" on || return
+	fails interrupt=$ETIMEDOUT || status=1
+	tests/fabric/mask.py "$device" off
+	return "$status"
+}
+
+# The entry has another owner: nothing goes on, before it is this node's again.
+heartbeat_fails() {
+	local status=0
+
+	$REGION poke "$(entry "$(<"$FABRIC/node")" 0)" 4 12345
+	with_dead_ms fails heartbeat=$EIO clock=$ETIMEDOUT message=-$ENOTCONN \
+		verbs=$ENETDOWN || status=1
+	meet && [ "$status" -eq 0 ]
+}
+
+# Node 1's heart beats as it likes.
+clock_fails() {
+	scribbled "$(entry $((1 - $(<"$FABRIC/node"))) 64)" fails clock=$ERANGE
+}
+
+# Node 1 stands still.
+message_fails() {
+	local status=0
+
+	./run on 1 --stop || return
+	with_dead_ms fails clock=$ETIMEDOUT message=$ETIMEDOUT || status=1
+	./run on 1 --cont || return
+	[ "$status" -eq 0 ] && meet
+}
+
+# Of two devices one is on a macvlan, which is then not up.
+verbs_fails() {
+	local status=0
+
+	ip link add link micnet0 name mac0 type macvlan mode bridge &&
+		ip address add 10.87.0.1/24 dev mac0 && ip link set mac0 up &&
+		rdma link add mic1 type mic netdev mac0 && wait_active mic1 &&
+		passes && ip link set mac0 down && fails verbs=$ENETDOWN ||
+		status=1
+	ip link delete mac0
+	return "$status"
+}
+
+without_device() {
+	local status=0
+
+	rdma link delete mic0 || return
+	passes verbs=-$ENODEV || status=1
+	make_mic_node && [ "$status" -eq 0 ]
+}
+
+# The device is deleted and made while it is tested, or before, or after.
+device_comes_and_goes() {
+	local i changing status=0
+
+	while rdma link delete mic0 && make_mic_node; do
+		:
+	done &
+	changing=$!
+	for ((i = 0; i < 6; i++)); do
+		passes verbs="0|-$ENODEV" || status=1
+	done
+	kill "$changing" || status=1
+	wait "$changing"
+	[ -e /sys/class/infiniband/mic0 ] || make_mic_node
+	wait_active mic0 && [ "$status" -eq 0 ]
+}
+
+is_alone() {
+	[ "$(<"$FABRIC/nodes")" = "$(<"$FABRIC/node")" ]
+}
+
+without_peer() {
+	local status=0
+
+	./run on 1 bash -c 'rdma link delete mic0 && rmmod mic_ivshmem' || return
+	wait_until 10 is_alone && passes message=-$ENOTCONN || status=1
+	./run on 1 bash -c "insmod build/kmod-$MIC_KERNEL/mic_ivshmem.ko &&
+		. buildlib/guest.sh && make_mic" || return
+	meet && [ "$status" -eq 0 ]
+}
+
+# Both at once: neither notices.
+beside_traffic() {
+	local traffic status=0
+
+	requests_before=$(counter requests_sent)
+	perftest 1 ib_write_bw -s 65536 -D 8 &
+	traffic=$!
+	wait_until 20 requests_go || status=1
+	passes || status=1
+	wait "$traffic" && [ "$status" -eq 0 ]
+}
+
+requests_go() {
+	[ "$(counter requests_sent)" -gt $((requests_before + 100)) ]
+}
+
+# selftest_cases: all of them.
+selftest_cases() {
+	expect "the self-test" passes
+	expect "the self-test beside traffic" beside_traffic
+	expect "the self-test: the header overwritten" header_fails
+	expect "the self-test: memory that changes" memory_fails
+	expect "the self-test: interrupts masked" interrupt_fails
+	expect "the self-test: the entry another's" heartbeat_fails
+	expect "the self-test: a clock that runs wild" clock_fails
+	expect "the self-test: a node that stands still" message_fails
+	expect "the self-test: two devices, one of them down" verbs_fails
+	expect "the self-test: no device" without_device
+	expect "the self-test: a device that comes and goes" device_comes_and_goes
+	expect "the self-test: no other node" without_peer
+	expect "the self-test, after all that" passes
+}
