@@ -4,9 +4,10 @@
  * through memory can beat. As in perftest the same two buffers are used over
  * and over, so small sizes come from the cache here as well as there.
  *
- * usage: bench-memcpy [--into FILE OFFSET] SIZE...
+ * usage: bench-memcpy [--into NAME FILE OFFSET] SIZE...
  *
- * With --into: from ordinary memory to what the file shows there.
+ * With --into: from ordinary memory to what the file shows there; the results are
+ * called NAME.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -70,15 +71,15 @@ static void measure(const char *name, char *to, size_t size)
 
 int main(int argc, char **argv)
 {
-	bool into = argc > 3 && !strcmp(argv[1], "--into");
+	bool into = argc > 4 && !strcmp(argv[1], "--into");
 	int i;
 
 	pin(CLIENT_CPU);
-	for (i = into ? 4 : 1; i < argc; i++) {
+	for (i = into ? 5 : 1; i < argc; i++) {
 		size_t size = parse_size(argv[i]);
 
 		if (into)
-			measure("region", file_memory(argv[2], argv[3], size),
+			measure(argv[2], file_memory(argv[3], argv[4], size),
 				size);
 		else
 			measure("memcpy", buffer(size), size);

@@ -3,14 +3,16 @@
 """Print the results of nodes.sh as tables.
 
 usage: nodes.py DIRECTORY
+
+Those of the boot with apertures are in its folder "aperture".
 """
 
 import os
 import sys
 
 from report import (BW_TESTS, KIB, LAT_TESTS, Aims, print_by_size, print_raw,
-                    print_rates, print_remarks)
-from results import Results, ratio, size_text
+                    print_rates, print_remarks, print_table)
+from results import Results, number_text, ratio, size_text
 
 
 class NodeAims(Aims):
@@ -43,11 +45,48 @@ class NodeAims(Aims):
                            self.get(test, 8)), ">=", 10)
 
 
+class ApertureAims(Aims):
+    """Of the other boot: both figures are from that one."""
+
+    def direct(self):
+        for size in (64 * KIB, 1024 * KIB):
+            self.row(f"WRITE {size_text(size)} / memcpy into the region",
+                     ratio(self.get("aperture_write_bw", size),
+                           self.results.get("memcpy_bw", "aperture-region",
+                                            size)), ">=", 0.8)
+
+
+def print_aperture(results):
+    """Each size: what is written, beside memcpy into the region."""
+    rows = [["size", "region", "write", "write / region"]]
+    for size, copied in results.series("memcpy_bw", "aperture-region"):
+        written = results.get("aperture_write_bw", "mic", size)
+        rows.append([size_text(size), number_text(copied),
+                     number_text(written),
+                     number_text(ratio(written, copied))])
+    print("Into ordinary memory through an aperture, another boot, MiB/s")
+    print_table(rows)
+    print()
+    aims = ApertureAims(results, "mic")
+    aims.direct()
+    aims.print("Into ordinary memory through an aperture")
+
+
 def main(arguments):
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
     results = Results(os.path.join(arguments[0], "results.json"))
+    print_nodes(results)
+    print_remarks(arguments[0])
+    aperture = os.path.join(arguments[0], "aperture")
+    if os.path.exists(os.path.join(aperture, "results.json")):
+        print_aperture(Results(os.path.join(aperture, "results.json")))
+        print_remarks(aperture)
+    return 0
+
+
+def print_nodes(results):
     print_by_size(results, "Throughput, MiB/s", "_bw", BW_TESTS,
                   [("memcpy", "memcpy_bw", "memcpy"),
                    ("region", "memcpy_bw", "region"),
@@ -64,8 +103,6 @@ def main(arguments):
     aims = NodeAims(results, "mic")
     aims.direct()
     aims.print("Into device memory")
-    print_remarks(arguments[0])
-    return 0
 
 
 if __name__ == "__main__":

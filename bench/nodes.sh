@@ -1,13 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# usage: nodes.sh full|quick
+# usage: nodes.sh full|quick [aperture]
 #
 # In node 0 of two machines with a network between them: measure mic over the
 # shared region, rxe over the network, TCP over micnet (tcp), and what the region
 # can do at all: memcpy into it (region), and a cache line in it that a process of
 # each machine bounces (raw); and writing into device memory of the other machine,
-# which the client does itself (slice_write). Results and attempts are as in measure.sh. The
-# devices of the results: mic, rxe, tcp, memcpy, region, raw.
+# which the client does itself (slice_write). Results and attempts are as in
+# measure.sh. The devices of the results: mic, rxe, tcp, memcpy, region, raw.
+#
+# With "aperture", in machines whose memory is an aperture of the other: writing into
+# ordinary memory there, which the client does itself (aperture_write), beside memcpy
+# into the region in the same boot (the device aperture-region).
 # shellcheck disable=SC2317 # What measure.sh calls is here.
 set -u
 
@@ -26,13 +30,17 @@ plan_nodes() {
 
 # A part of the region that nobody uses: the slice of the last node there could be.
 find_slice() {
-	local nodes slices size
+	local where start nodes slices size
 
-	region_file=$("$REGION" path)
-	nodes=$("$REGION" peek 12 4)
-	slices=$("$REGION" peek 56 8)
-	size=$("$REGION" peek 64 8)
+	where=$("$REGION" where) && nodes=$("$REGION" peek 12 4) &&
+		slices=$("$REGION" peek 56 8) &&
+		size=$("$REGION" peek 64 8) || return
+	read -r region_file start <<<"$where"
 	slice=$((slices + (nodes - 1) * size))
+	# Node 1 may have the region elsewhere in its file.
+	where=$("$MIC_TREE/run" on 1 "$REGION" where) || return
+	read -r other_file other_slice <<<"$where"
+	((other_slice += slice, slice_at = start + slice))
 }
 
 # measure_raw: with the other side on node 1.
@@ -40,9 +48,10 @@ measure_raw() {
 	local line pong
 
 	"$REGION" poke "$slice" 4 0
-	"$MIC_TREE/run" on 1 "$bin/bench-raw" 1 pong "$region_file" "$slice" &
+	"$MIC_TREE/run" on 1 "$bin/bench-raw" 1 pong "$other_file" \
+		"$other_slice" &
 	pong=$!
-	line=$("$bin/bench-raw" 100 ping "$region_file" "$slice")
+	line=$("$bin/bench-raw" 100 ping "$region_file" "$slice_at")
 	wait "$pong"
 	record_raw "$line"
 }
@@ -124,32 +133,43 @@ measure_tcp() {
 	kill "$!"
 }
 
-# slices WHAT SIZE...: writing into device memory of node 1.
-slices() {
-	local what=$1 gid server status
+# writes NAME: how many there were, of mic0's queue pairs, by that counter.
+writes() {
+	cat "/sys/class/infiniband/mic0/ports/1/hw_counters/$1"
+}
 
-	shift
+# slices slice|aperture WHAT SIZE...: writing into memory of node 1, device memory
+# or ordinary memory. What the kernels do instead is no figure.
+slices() {
+	local kind=$1 what=$2 gid server status direct kernel
+
+	shift 2
 	gid=$(gid_index mic0) || return
+	direct=$(writes direct_writes) kernel=$(writes rdma_writes)
 	perftest_port=$((perftest_port + 1))
 	"$MIC_TREE/run" on 1 timeout -k 5 120 "$bin/bench-slice" mic0 "$gid" \
-		server "$perftest_port" &
+		"$kind" server "$perftest_port" &
 	server=$!
 	await "$perftest_port" || {
-		failed "slice $what" "the server does not listen"
+		failed "$kind $what" "the server does not listen"
 		return
 	}
-	tool slice mic0 "$gid" client "${address[mic]}" "$perftest_port" \
-		"$what" "$@"
+	tool slice mic0 "$gid" "$kind" client "${address[mic]}" \
+		"$perftest_port" "$what" "$@"
 	status=0
 	wait "$server" || status=$?
-	[ "$status" -eq 0 ] || failed "slice $what" "the server: $status"
+	[ "$status" -eq 0 ] || failed "$kind $what" "the server: $status"
+	direct=$(($(writes direct_writes) - direct))
+	kernel=$(($(writes rdma_writes) - kernel))
+	echo "$kind $what: $direct writes by the client, $kernel by the kernels"
+	[ "$direct" -gt "$kernel" ] ||
+		failed "$kind $what" "the kernels execute the requests"
 }
 
 # On both nodes.
 prepare() {
 	local i
 
-	find_slice || return
 	for i in 0 1; do
 		if [ "$i" -eq 0 ]; then
 			make_rxe_node || return
@@ -163,24 +183,38 @@ prepare() {
 	done
 }
 
+measure_nodes() {
+	prepare || return
+	group memcpy tool memcpy "${bw_sizes[@]}"
+	group region tool memcpy --into region "$region_file" "$slice_at" \
+		"${bw_sizes[@]}"
+	group "slice bw" slices slice bw "${bw_sizes[@]}"
+	group "slice lat" slices slice lat "${lat_sizes[@]}"
+	measure_devices mic rxe
+	measure_tcp
+}
+
+measure_aperture() {
+	ping -q -c 1 -w 30 "${address[mic]}" || return
+	group aperture-region tool memcpy --into aperture-region \
+		"$region_file" "$slice_at" "${bw_sizes[@]}"
+	group "aperture bw" slices aperture bw "${bw_sizes[@]}"
+}
+
+# nodes_main PLAN COMMAND
 nodes_main() {
 	local i
 
 	plan_nodes "$1"
 	: >"$results"
 	rm -f "$failures" "$busy"
-	prepare || return
+	find_slice || return
 	for i in 1 2 3; do
 		measure_raw
 	done
 	echo "raw ping-pong through the region: $best_raw us one way"
-	group memcpy tool memcpy "${bw_sizes[@]}"
-	group region tool memcpy --into "$region_file" "$slice" "${bw_sizes[@]}"
-	group "slice bw" slices bw "${bw_sizes[@]}"
-	group "slice lat" slices lat "${lat_sizes[@]}"
-	measure_devices mic rxe
-	measure_tcp
+	"$2" || return
 	[ ! -e "$failures" ]
 }
 
-nodes_main "$1"
+nodes_main "$1" "measure_${2:-nodes}"

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * RDMA WRITE into device memory of another machine that shares a region with this
- * one: what the initiator copies itself.
+ * RDMA WRITE into memory of another machine that shares a region with this one: what
+ * the initiator copies itself.
  *
- * usage: bench-slice DEVICE GID-INDEX server PORT
- *        bench-slice DEVICE GID-INDEX client ADDRESS PORT bw|lat SIZE...
+ * usage: bench-slice DEVICE GID-INDEX slice|aperture server PORT
+ *        bench-slice DEVICE GID-INDEX slice|aperture client ADDRESS PORT bw|lat
+ *                    SIZE...
  *
+ * slice: into device memory. aperture: into ordinary memory, which the initiator can
+ * map if it has an aperture on the other machine.
  * lat: each side writes into the other's memory and looks at its own.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -36,26 +41,72 @@ struct side {
 	int socket;
 	struct end end;
 	struct ibv_qp *qp;
+	const char *kind; /* slice or aperture */
 	struct ibv_dm *dm;
-	struct ibv_mr *dm_mr;
+	char *pages; /* unless it is device memory */
+	struct ibv_mr *target;
 	uint32_t rkey; /* of the other's */
 };
 
-static void open_side(struct side *side, const char *name, const char *index)
+/* What can be written through a mapping can be read, so that has to be allowed. */
+enum {
+	ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+		 IBV_ACCESS_REMOTE_READ
+};
+
+static void open_slice(struct side *side)
 {
 	struct ibv_alloc_dm_attr attr = { .length = BYTES };
 
-	open_end(&side->end, name, index, BYTES, DEPTH);
 	side->dm = ibv_alloc_dm(side->end.context, &attr);
 	if (!side->dm)
 		fail("ibv_alloc_dm");
-	side->dm_mr = ibv_reg_dm_mr(
-		side->end.pd, side->dm, 0, BYTES,
-		IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |
-			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	if (!side->dm_mr)
-		fail("ibv_reg_dm_mr");
+	side->target = ibv_reg_dm_mr(side->end.pd, side->dm, 0, BYTES,
+				     IBV_ACCESS_ZERO_BASED | ACCESS);
+}
+
+static void open_pages(struct side *side)
+{
+	side->pages = aligned_alloc(PAGE, BYTES);
+	if (!side->pages)
+		fail("aligned_alloc");
+	memset(side->pages, 0, BYTES);
+	side->target = ibv_reg_mr_iova(side->end.pd, side->pages, BYTES, 0,
+				       ACCESS);
+}
+
+static void open_side(struct side *side, const char *name, const char *index)
+{
+	open_end(&side->end, name, index, BYTES, DEPTH);
+	if (strcmp(side->kind, "aperture"))
+		open_slice(side);
+	else
+		open_pages(side);
+	if (!side->target)
+		fail("register");
 	side->qp = create_qp(&side->end, DEPTH);
+}
+
+/* The last 8 bytes of a message of that size. */
+static uint64_t read_turn(struct side *side, size_t size)
+{
+	uint64_t turn;
+
+	if (side->pages)
+		return *(volatile uint64_t *)(side->pages + size - 8);
+	if (ibv_memcpy_from_dm(&turn, side->dm, size - 8, 8))
+		fail("ibv_memcpy_from_dm");
+	return turn;
+}
+
+static void clear_turn(struct side *side, size_t size)
+{
+	const char zero[8] = {};
+
+	if (side->pages)
+		memset(side->pages + size - 8, 0, 8);
+	else if (ibv_memcpy_to_dm(side->dm, size - 8, zero, 8))
+		fail("ibv_memcpy_to_dm");
 }
 
 static void exchange(struct side *side, void *out, void *in, size_t length)
@@ -70,7 +121,7 @@ static void meet(struct side *side)
 	struct hello own = {
 		.gid = side->end.gid,
 		.qpn = side->qp->qp_num,
-		.rkey = side->dm_mr->rkey,
+		.rkey = side->target->rkey,
 	};
 	struct hello other;
 	char done = 0;
@@ -138,12 +189,8 @@ static void put_turn(struct side *side, size_t size, uint64_t turn)
 
 static void await_turn(struct side *side, size_t size, uint64_t turn)
 {
-	uint64_t now;
-
-	do {
-		if (ibv_memcpy_from_dm(&now, side->dm, size - 8, 8))
-			fail("ibv_memcpy_from_dm");
-	} while (now != turn);
+	while (read_turn(side, size) != turn)
+		;
 }
 
 static double latency(struct side *side, size_t size)
@@ -181,14 +228,12 @@ struct job {
 
 static void serve(struct side *side)
 {
-	char zero[8] = {};
 	struct job job;
 
 	while (recv(side->socket, &job, sizeof(job), MSG_WAITALL) ==
 		       sizeof(job) &&
 	       job.size) {
-		if (ibv_memcpy_to_dm(side->dm, job.size - 8, zero, 8))
-			fail("ibv_memcpy_to_dm");
+		clear_turn(side, job.size);
 		if (write(side->socket, &job, sizeof(job)) != sizeof(job))
 			fail("the client");
 		if (job.is_lat)
@@ -199,19 +244,19 @@ static void serve(struct side *side)
 static void measure(struct side *side, const char *what, const char *text)
 {
 	struct job job = { .size = parse_size(text), .is_lat = *what == 'l' };
-	char zero[8] = {};
+	char name[64];
 
 	if (job.size < 8 || job.size > BYTES)
 		fail("a size from 8 to 4 MiB");
-	if (ibv_memcpy_to_dm(side->dm, job.size - 8, zero, 8))
-		fail("ibv_memcpy_to_dm");
+	clear_turn(side, job.size);
 	exchange(side, &job, &job, sizeof(job));
+	snprintf(name, sizeof(name), "%s_write_%s", side->kind,
+		 job.is_lat ? "lat" : "bw");
 	if (job.is_lat)
-		report("slice_write_lat", "mic", job.size,
-		       latency(side, job.size), "us");
+		report(name, "mic", job.size, latency(side, job.size), "us");
 	else
-		report("slice_write_bw", "mic", job.size,
-		       bandwidth(side, job.size), "MiB/s");
+		report(name, "mic", job.size, bandwidth(side, job.size),
+		       "MiB/s");
 }
 
 static int accept_one(const char *port)
@@ -245,19 +290,23 @@ int main(int argc, char **argv)
 	int i;
 
 	errno = EINVAL;
-	if (argc == 5 && !strcmp(argv[3], "server"))
-		side.socket = accept_one(argv[4]);
-	else if (argc > 7 && !strcmp(argv[3], "client"))
-		side.socket = connect_to(argv[4], argv[5]);
+	if (argc < 6 ||
+	    (strcmp(argv[3], "slice") && strcmp(argv[3], "aperture")))
+		fail("arguments");
+	side.kind = argv[3];
+	if (argc == 6 && !strcmp(argv[4], "server"))
+		side.socket = accept_one(argv[5]);
+	else if (argc > 8 && !strcmp(argv[4], "client"))
+		side.socket = connect_to(argv[5], argv[6]);
 	else
 		fail("arguments");
 	open_side(&side, argv[1], argv[2]);
 	meet(&side);
-	if (argc == 5) {
+	if (argc == 6) {
 		serve(&side);
 		return 0;
 	}
-	for (i = 7; i < argc; i++)
-		measure(&side, argv[6], argv[i]);
+	for (i = 8; i < argc; i++)
+		measure(&side, argv[7], argv[i]);
 	return 0;
 }

@@ -13,7 +13,9 @@
 #   --quick         few sizes
 #   --nodes 2       between two machines that share a PCI region: mic, rxe over a
 #                   network of the two, TCP over the region, memcpy into it, and a
-#                   cache line in it; a table, no drawing
+#                   cache line in it; a table, no drawing. Then, in another boot, where
+#                   each has the other's memory in an aperture: RDMA WRITE through
+#                   that beside memcpy into the region
 #   --kernel NAME   which kernel to boot (6.1)
 #   --json FILE     the results, one JSON object a line, with the keys
 #                   test, device, size, value, unit
@@ -68,12 +70,26 @@ need_packages python3
 mkdir -p "$out"
 rm -f "$out"/{results.json,busy,failed,throughput.svg,latency.svg}
 status=0
-"$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 --out "$out" \
-	"${options[@]}" -- "${command[@]}" >&2 || status=$?
-[ -s "$out/results.json" ] || die "nothing was measured (status $status)" \
-	"read the lines above, and try a command with ./run vm"
-[ -z "$json" ] || cp "$out/results.json" "$json"
+
+# measure DIRECTORY OPTION... -- COMMAND...: in a boot of its own.
+measure() {
+	local folder=$1
+
+	shift
+	"$TREE/buildlib/vm.sh" --kernel "$kernel" --timeout 3600 \
+		--out "$folder" "$@" >&2 || status=$?
+	[ -s "$folder/results.json" ] ||
+		die "nothing was measured (status $status)" \
+			"read the lines above, and try a command with ./run vm"
+	[ -z "$json" ] || cat "$folder/results.json" >>"$json"
+}
+
+measure "$out" "${options[@]}" -- "${command[@]}"
 if [ "$nodes" -eq 2 ]; then
+	mkdir -p "$out/aperture"
+	rm -f "$out"/aperture/{results.json,busy,failed}
+	measure "$out/aperture" --no-build --nodes 2 --aperture --mem 1G -- \
+		bench/nodes.sh "$plan" aperture
 	python3 -B "$TREE/bench/nodes.py" "$out"
 	exit "$status"
 fi

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """Reads and writes the shared region, as a machine does whose kernel is hostile.
 
-  region.py path                     the file to map
+  region.py path                     the device's file of it
+  region.py where                    a file that can be mapped, and where it begins there
   region.py peek OFFSET SIZE         one number
   region.py poke OFFSET SIZE VALUE   one number
   region.py blank                    a header as of a new region
@@ -42,12 +43,29 @@ def find_region():
     sys.exit("there is no region")
 
 
+def physical_address(path):
+    with open(f"{os.path.dirname(path)}/resource", encoding="ascii") as file:
+        return int(file.readlines()[2].split()[0], 16)
+
+
 class Region:
     def __init__(self):
-        path = find_region()
-        file = os.open(path, os.O_RDWR)
-        self.size = os.stat(path).st_size
-        self.mem = mmap.mmap(file, self.size)
+        self.path, self.start = find_region(), 0
+        self.size = os.stat(self.path).st_size
+        try:
+            self.map()
+        except OSError:
+            # the driver has it cached, and this file is not
+            self.start = physical_address(self.path)
+            self.path = "/dev/mem"
+            self.map()
+
+    def map(self):
+        file = os.open(self.path, os.O_RDWR)
+        try:
+            self.mem = mmap.mmap(file, self.size, offset=self.start)
+        finally:
+            os.close(file)
 
     def read(self, offset, size):
         return struct.unpack_from(SIZES[size], self.mem, offset)[0]
@@ -218,7 +236,9 @@ def main():
         print(find_region())
         return
     region = Region()
-    if words[0] == "peek":
+    if words == ["where"]:
+        print(region.path, region.start)
+    elif words[0] == "peek":
         print(region.read(int(words[1], 0), int(words[2])))
     elif words[0] == "poke":
         region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
