@@ -52,7 +52,7 @@ struct micdv_window {
 
 /*
  * Map what @rkey lets @qp, which is connected, reach at its peer. @prot is
- * PROT_READ, or PROT_READ | PROT_WRITE.
+ * PROT_READ, or PROT_READ | PROT_WRITE. @qp is of type RC.
  *
  * When the peer takes its memory away, or one of the queue pairs fails, the
  * mapping stays, but with private memory of this process behind it: accesses
@@ -61,7 +61,7 @@ struct micdv_window {
  * Returns NULL and sets errno: ENOTCONN, EACCES (no such key, or it does not
  * allow it), ERANGE (not within the key's bounds), EPERM (a mapping would allow
  * more than the key), EOPNOTSUPP (the peer's memory can't be mapped from
- * here), EINVAL, ENOSPC, ENOMEM.
+ * here), EINVAL, ENOSPC, ENOMEM, EIO (the device is gone).
  */
 struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
 				      uint32_t rkey, size_t length, int prot);
