@@ -4,7 +4,10 @@
  * accessing them, gives them back, and lets queue pairs fail at the very moment
  * when their memory's owner takes it away, and asks for keys that it was not given.
  *
- * usage: revoking [--device NAME] [--peer NAME] [ROUNDS of each race]
+ * usage: revoking [--device NAME] [--peer NAME] [ROUNDS of each race [FAULTS]]
+ *
+ * FAULTS is how many page faults of the writers there have to be in all races
+ * together.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,37 +20,38 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <rdma/mic-abi.h>
 
 #include "clock.h"
 #include "fuzz.h"
 #include "pattern.h"
-#include "setup.h"
+#include "revoking.h"
 #include "tap.h"
 #include "work.h"
 
 enum {
-	PAGES = 32, /* of a region */
 	MAPS = 32,  /* of a window */
+	MORE = 10,  /* races, if there were not enough faults */
 	MANY = 200, /* windows, of a page each */
-	GRANTED = 512,
-	GUESSES = 8, /* that the kernel lets pass */
 	BEFORE = 1,
 	AFTER = 2,
 };
 
 #define WORDS_PER_PAGE (PAGE_BYTES / sizeof(uint64_t))
 
-static unsigned int rounds = 5;
-static struct setup setup;
+unsigned int rounds = 5;
+struct setup setup;
+static unsigned long least_faults = 10000;
+static unsigned long faults; /* of the writers, so far */
+static unsigned long racing; /* while memory was taken away */
 static int windows_fd;
 static const uint32_t *states;
 
-/* Returns 0 or an errno value. */
-static int import(const struct endpoint *ep, const struct region *region,
-		  uint32_t rkey, size_t offset, size_t length,
-		  struct mic_window_import *req)
+int import(const struct endpoint *ep, const struct region *region,
+	   uint32_t rkey, size_t offset, size_t length,
+	   struct mic_window_import *req)
 {
 	*req = (struct mic_window_import){
 		.qpn = ep->qp->qp_num,
@@ -68,12 +72,12 @@ static void import_all(const struct endpoint *ep, const struct region *region,
 		bail("MIC_IOC_IMPORT: %s", strerror(err));
 }
 
-static bool drop(uint32_t slot)
+bool drop(uint32_t slot)
 {
 	return !ioctl(windows_fd, MIC_IOC_DROP, (unsigned long)slot);
 }
 
-static bool is_revoked(uint32_t slot)
+bool is_revoked(uint32_t slot)
 {
 	return *(volatile const uint32_t *)&states[slot] & MIC_WINDOW_REVOKED;
 }
@@ -88,7 +92,7 @@ static void *map_file(uint64_t offset, size_t length, int prot)
 	return addr;
 }
 
-static void new_region(struct region *region, struct ibv_pd *pd)
+void new_region(struct region *region, struct ibv_pd *pd)
 {
 	memset(region, 0, sizeof(*region));
 	if (!region_map(region, MEMORY_ANON, PAGES * PAGE_BYTES))
@@ -97,7 +101,7 @@ static void new_region(struct region *region, struct ibv_pd *pd)
 	region_register(region, pd, ACCESS_ALL);
 }
 
-static void new_pair(struct endpoint *a, struct endpoint *b)
+void new_pair(struct endpoint *a, struct endpoint *b)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 
@@ -114,8 +118,9 @@ struct race {
 	volatile uint64_t *map[MAPS];
 	atomic_bool go; /* now the window ends */
 	atomic_bool stop;
-	atomic_ulong sweeps; /* of the writer over all maps */
-	unsigned int lost;   /* maps where nothing is any more */
+	atomic_ulong sweeps;  /* of the writer over all maps */
+	unsigned int lost;    /* maps where nothing is any more */
+	unsigned long faults; /* of the writer */
 };
 
 static __thread sigjmp_buf escape;
@@ -137,20 +142,46 @@ static bool write_through(volatile uint64_t *map, unsigned int index)
 	return true;
 }
 
+/* Half of the maps are made anew each time, so that writing to them faults. */
+static void map_anew(struct race *race, unsigned int index)
+{
+	void *map = (void *)race->map[index];
+
+	if (index % 2 && mmap(map, race->region.length, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+			      windows_fd, (off_t)race->req.offset) != map)
+		bail("mapping the windows file anew: %s", strerror(errno));
+}
+
+static unsigned long count_faults(int who)
+{
+	struct rusage usage;
+
+	if (getrusage(who, &usage))
+		bail("getrusage: %s", strerror(errno));
+	return usage.ru_minflt + usage.ru_majflt;
+}
+
 static void *write_all_the_time(void *argument)
 {
+	const unsigned long before = count_faults(RUSAGE_THREAD);
 	struct race *race = argument;
 	bool gone[MAPS] = { false };
 	unsigned int i;
 
 	while (!atomic_load(&race->stop)) {
-		for (i = 0; i < MAPS; i++)
-			if (!gone[i] && !write_through(race->map[i], i)) {
+		for (i = 0; i < MAPS; i++) {
+			if (gone[i])
+				continue;
+			map_anew(race, i);
+			if (!write_through(race->map[i], i)) {
 				gone[i] = true;
 				race->lost++;
 			}
+		}
 		atomic_fetch_add(&race->sweeps, 1);
 	}
+	race->faults = count_faults(RUSAGE_THREAD) - before;
 	return NULL;
 }
 
@@ -241,6 +272,7 @@ static bool out_of_reach(struct race *race)
 static bool run_race(void *(*end)(void *), unsigned int delay)
 {
 	pthread_t writer, ender;
+	unsigned long before;
 	struct race race;
 	unsigned int i;
 	bool ok;
@@ -250,11 +282,14 @@ static bool run_race(void *(*end)(void *), unsigned int delay)
 	    pthread_create(&ender, NULL, end, &race))
 		bail("pthread_create fails");
 	ok = wait_sweeps(&race, 1);
+	before = count_faults(RUSAGE_SELF);
 	atomic_store(&race.go, true);
 	for (i = 0; i < delay; i++)
 		atomic_signal_fence(memory_order_seq_cst);
 	if (ibv_dereg_mr(race.region.mr))
 		bail("ibv_dereg_mr: %s", strerror(errno));
+	/* only the writer has many */
+	racing += count_faults(RUSAGE_SELF) - before;
 	ok = out_of_reach(&race) && ok;
 	atomic_store(&race.stop, true);
 	pthread_join(writer, NULL);
@@ -263,6 +298,7 @@ static bool run_race(void *(*end)(void *), unsigned int delay)
 	ok = check(end == give_back || !race.lost, "%u mappings have nothing",
 		   race.lost) &&
 	     ok;
+	faults += race.faults;
 	race_close(&race);
 	return ok;
 }
@@ -277,6 +313,23 @@ static bool races(void *(*end)(void *))
 	for (i = 0; i < rounds && ok; i++)
 		ok = run_race(end, random_below(&random, 1 << (i % 20)));
 	return ok;
+}
+
+/* Where nobody faults nothing races; it may take more races. */
+static bool races_enough(void)
+{
+	unsigned int i, most = MORE * rounds;
+	bool ok = true;
+
+	for (i = 0;
+	     (faults < least_faults || racing < rounds) && i < most && ok; i++)
+		ok = run_race(i % 2 ? fail_here : fail_there, i);
+	tap_note("%lu faults in %u races, %lu while memory was taken away",
+		 faults, 3 * rounds + i, racing);
+	return check(faults >= least_faults && racing >= rounds,
+		     "there should be %lu, and %u then", least_faults,
+		     rounds) &&
+	       ok;
 }
 
 /* --- many at once ------------------------------------------------------------ */
@@ -397,169 +450,6 @@ static bool many_at_once(void (*end)(struct many *))
 	return ok;
 }
 
-/* --- keys -------------------------------------------------------------------- */
-
-static bool answers(const struct endpoint *ep, const struct region *region,
-		    uint32_t rkey, int expected)
-{
-	struct mic_window_import req;
-	int err = import(ep, region, rkey, 0, region->length, &req);
-
-	if (!err)
-		drop(req.slot);
-	return check(err == expected, "importing key 0x%x gives %s", rkey,
-		     err ? strerror(err) : "a window");
-}
-
-static bool writes(struct endpoint *ep, const struct region *region)
-{
-	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
-
-	wr.wr.rdma.remote_addr = region->rdma_addr;
-	wr.wr.rdma.rkey = region->mr->rkey;
-	post_send(ep, &wr);
-	return cq_expect(ep->send_cq, 1, IBV_WC_SUCCESS);
-}
-
-/* Again, from the beginning; the peer knows nothing of it. */
-static void connect_to(struct endpoint *a, const struct endpoint *peer)
-{
-	struct endpoint_address address = endpoint_address(peer);
-
-	endpoint_set_state(a, IBV_QPS_RESET);
-	endpoint_connect(a, &address);
-}
-
-static bool guesses(void)
-{
-	struct endpoint a, b;
-	struct region region;
-	uint32_t rkey, i;
-	bool ok = true;
-
-	new_pair(&a, &b);
-	new_region(&region, setup.b_dev.pd);
-	rkey = region.mr->rkey;
-	for (i = 1; i < GUESSES && ok; i++)
-		ok = answers(&a, &region, rkey ^ i, EACCES) &&
-		     answers(&a, &region, rkey, 0);
-	/* the last, for which there is not even an index */
-	ok = ok && answers(&a, &region, 0, EACCES) &&
-	     answers(&a, &region, rkey, EACCES);
-	connect_to(&a, &b);
-	ok = ok && answers(&a, &region, rkey, EACCES) && writes(&a, &region);
-	endpoint_set_state(&a, IBV_QPS_RESET);
-	endpoint_set_state(&b, IBV_QPS_RESET);
-	pair_connect(&a, &b);
-	ok = ok && answers(&a, &region, rkey, 0);
-	region_destroy(&region);
-	pair_destroy(&a, &b);
-	return ok;
-}
-
-/* Who is not connected does not hear whether a key exists. */
-static bool guesses_unconnected(void)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct endpoint_address address;
-	struct endpoint a, b, other;
-	struct region region;
-	bool ok;
-
-	new_pair(&a, &b);
-	new_region(&region, setup.b_dev.pd);
-	endpoint_create(&other, &setup.a_dev, &options);
-	address = endpoint_address(&b);
-	endpoint_connect(&other, &address);
-	ok = answers(&other, &region, region.mr->rkey, ENOTCONN) &&
-	     answers(&other, &region, region.mr->rkey ^ 1, ENOTCONN) &&
-	     answers(&other, &region, 0, ENOTCONN);
-	endpoint_destroy(&other);
-	region_destroy(&region);
-	pair_destroy(&a, &b);
-	return ok;
-}
-
-/* --- another peer -------------------------------------------------------------- */
-
-struct change {
-	struct endpoint a;
-	struct region region;
-	atomic_bool stop;
-	unsigned int granted;
-	uint32_t slot[GRANTED];
-};
-
-static void *import_all_the_time(void *argument)
-{
-	struct change *change = argument;
-	struct mic_window_import req;
-
-	while (!atomic_load(&change->stop) && change->granted < GRANTED)
-		if (!import(&change->a, &change->region,
-			    change->region.mr->rkey, 0, PAGE_BYTES, &req))
-			change->slot[change->granted++] = req.slot;
-	return NULL;
-}
-
-/* No window of the first peer is left when there is the second. */
-static bool change_once(struct change *change, const struct endpoint *peers)
-{
-	pthread_t thread;
-	unsigned int i;
-	bool ok = true;
-
-	connect_to(&change->a, &peers[0]);
-	change->granted = 0;
-	atomic_store(&change->stop, false);
-	if (pthread_create(&thread, NULL, import_all_the_time, change))
-		bail("pthread_create fails");
-	sched_yield();
-	connect_to(&change->a, &peers[1]);
-	sched_yield();
-	atomic_store(&change->stop, true);
-	pthread_join(thread, NULL);
-	for (i = 0; i < change->granted; i++) {
-		ok = check(is_revoked(change->slot[i]),
-			   "a window of the first peer is valid") &&
-		     ok;
-		drop(change->slot[i]);
-	}
-	return ok;
-}
-
-static bool changes_peer(void)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct endpoint_address address;
-	struct endpoint peers[2];
-	struct change change;
-	unsigned int i;
-	bool ok = true;
-
-	memset(&change, 0, sizeof(change));
-	new_region(&change.region, setup.b_dev.pd);
-	endpoint_create(&change.a, &setup.a_dev, &options);
-	address = endpoint_address(&change.a);
-	/* the second peer is in a domain where the key means nothing */
-	endpoint_create(&peers[0], &setup.b_dev, &options);
-	options.pd = ibv_alloc_pd(setup.b_dev.ctx);
-	if (!options.pd)
-		bail("ibv_alloc_pd: %s", strerror(errno));
-	endpoint_create(&peers[1], &setup.b_dev, &options);
-	for (i = 0; i < 2; i++)
-		endpoint_connect(&peers[i], &address);
-	for (i = 0; i < rounds && ok; i++)
-		ok = change_once(&change, peers);
-	endpoint_destroy(&change.a);
-	endpoint_destroy(&peers[0]);
-	endpoint_destroy(&peers[1]);
-	ibv_dealloc_pd(options.pd);
-	region_destroy(&change.region);
-	return ok;
-}
-
 /* ---------------------------------------------------------------------------- */
 
 static void open_windows(void)
@@ -583,6 +473,8 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, PAGE_BYTES);
 	if (argc > 1)
 		rounds = atoi(argv[1]);
+	if (argc > 2)
+		least_faults = strtoul(argv[2], NULL, 0);
 	open_windows();
 	tap_ok(races(give_back),
 	       "memory is out of reach when its region is gone, while the window is given back");
@@ -590,6 +482,8 @@ int main(int argc, char **argv)
 	       "memory is out of reach when its region is gone, while the queue pair fails");
 	tap_ok(races(fail_there),
 	       "memory is out of reach when its region is gone, while the peer's queue pair fails");
+	tap_ok(races_enough(), "at least %lu page faults race with that",
+	       least_faults);
 	tap_ok(many_at_once(by_error),
 	       "many windows of a queue pair end at once");
 	tap_ok(many_at_once(by_dereg), "many windows of a region end at once");

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Windows by keys that the peer did not give away, and of another peer than there
+ * was.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "revoking.h"
+#include "tap.h"
+#include "work.h"
+
+enum { GRANTED = 512, GUESSES = 8 /* that the kernel lets pass */ };
+
+/* --- keys -------------------------------------------------------------------- */
+
+static bool answers(const struct endpoint *ep, const struct region *region,
+		    uint32_t rkey, int expected)
+{
+	struct mic_window_import req;
+	int err = import(ep, region, rkey, 0, region->length, &req);
+
+	if (!err)
+		drop(req.slot);
+	return check(err == expected, "importing key 0x%x gives %s", rkey,
+		     err ? strerror(err) : "a window");
+}
+
+static bool writes(struct endpoint *ep, const struct region *region)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = region->rdma_addr;
+	wr.wr.rdma.rkey = region->mr->rkey;
+	post_send(ep, &wr);
+	return cq_expect(ep->send_cq, 1, IBV_WC_SUCCESS);
+}
+
+/* Again, from the beginning; the peer knows nothing of it. */
+static void connect_to(struct endpoint *a, const struct endpoint *peer)
+{
+	struct endpoint_address address = endpoint_address(peer);
+
+	endpoint_set_state(a, IBV_QPS_RESET);
+	endpoint_connect(a, &address);
+}
+
+bool guesses(void)
+{
+	struct endpoint a, b;
+	struct region region;
+	uint32_t rkey, i;
+	bool ok = true;
+
+	new_pair(&a, &b);
+	new_region(&region, setup.b_dev.pd);
+	rkey = region.mr->rkey;
+	for (i = 1; i < GUESSES && ok; i++)
+		ok = answers(&a, &region, rkey ^ i, EACCES) &&
+		     answers(&a, &region, rkey, 0);
+	/* the last, for which there is not even an index */
+	ok = ok && answers(&a, &region, 0, EACCES) &&
+	     answers(&a, &region, rkey, EACCES);
+	connect_to(&a, &b);
+	ok = ok && answers(&a, &region, rkey, EACCES) && writes(&a, &region);
+	endpoint_set_state(&a, IBV_QPS_RESET);
+	endpoint_set_state(&b, IBV_QPS_RESET);
+	pair_connect(&a, &b);
+	ok = ok && answers(&a, &region, rkey, 0);
+	region_destroy(&region);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* Who is not connected does not hear whether a key exists. */
+bool guesses_unconnected(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint_address address;
+	struct endpoint a, b, other;
+	struct region region;
+	bool ok;
+
+	new_pair(&a, &b);
+	new_region(&region, setup.b_dev.pd);
+	endpoint_create(&other, &setup.a_dev, &options);
+	address = endpoint_address(&b);
+	endpoint_connect(&other, &address);
+	ok = answers(&other, &region, region.mr->rkey, ENOTCONN) &&
+	     answers(&other, &region, region.mr->rkey ^ 1, ENOTCONN) &&
+	     answers(&other, &region, 0, ENOTCONN);
+	endpoint_destroy(&other);
+	region_destroy(&region);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* --- another peer -------------------------------------------------------------- */
+
+struct change {
+	struct endpoint a;
+	struct region region;
+	atomic_bool stop;
+	unsigned int granted;
+	uint32_t slot[GRANTED];
+};
+
+static void *import_all_the_time(void *argument)
+{
+	struct change *change = argument;
+	struct mic_window_import req;
+
+	while (!atomic_load(&change->stop) && change->granted < GRANTED)
+		if (!import(&change->a, &change->region,
+			    change->region.mr->rkey, 0, PAGE_BYTES, &req))
+			change->slot[change->granted++] = req.slot;
+	return NULL;
+}
+
+/* No window of the first peer is left when there is the second. */
+static bool change_once(struct change *change, const struct endpoint *peers)
+{
+	pthread_t thread;
+	unsigned int i;
+	bool ok = true;
+
+	connect_to(&change->a, &peers[0]);
+	change->granted = 0;
+	atomic_store(&change->stop, false);
+	if (pthread_create(&thread, NULL, import_all_the_time, change))
+		bail("pthread_create fails");
+	sched_yield();
+	connect_to(&change->a, &peers[1]);
+	sched_yield();
+	atomic_store(&change->stop, true);
+	pthread_join(thread, NULL);
+	for (i = 0; i < change->granted; i++) {
+		ok = check(is_revoked(change->slot[i]),
+			   "a window of the first peer is valid") &&
+		     ok;
+		drop(change->slot[i]);
+	}
+	return ok;
+}
+
+bool changes_peer(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint_address address;
+	struct endpoint peers[2];
+	struct change change;
+	unsigned int i;
+	bool ok = true;
+
+	memset(&change, 0, sizeof(change));
+	new_region(&change.region, setup.b_dev.pd);
+	endpoint_create(&change.a, &setup.a_dev, &options);
+	address = endpoint_address(&change.a);
+	/* the second peer is in a domain where the key means nothing */
+	endpoint_create(&peers[0], &setup.b_dev, &options);
+	options.pd = ibv_alloc_pd(setup.b_dev.ctx);
+	if (!options.pd)
+		bail("ibv_alloc_pd: %s", strerror(errno));
+	endpoint_create(&peers[1], &setup.b_dev, &options);
+	for (i = 0; i < 2; i++)
+		endpoint_connect(&peers[i], &address);
+	for (i = 0; i < rounds && ok; i++)
+		ok = change_once(&change, peers);
+	endpoint_destroy(&change.a);
+	endpoint_destroy(&peers[0]);
+	endpoint_destroy(&peers[1]);
+	ibv_dealloc_pd(options.pd);
+	region_destroy(&change.region);
+	return ok;
+}
