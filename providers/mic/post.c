@@ -133,6 +133,12 @@ static int put_send(const struct mic_qp *qp, struct mic_send_wqe *wqe,
 	return put_operation(qp, wqe, wr);
 }
 
+/* A target of XRC has no send queue at all. */
+static int no_room(const struct mic_wq *sq)
+{
+	return sq->entries ? ENOMEM : EINVAL;
+}
+
 int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		  struct ibv_send_wr **bad_wr)
 {
@@ -152,7 +158,7 @@ int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		    mic_direct_post(qp, wr))
 			continue;
 		ret = mic_wq_full(sq, index) ?
-			      ENOMEM :
+			      no_room(sq) :
 			      put_send(qp, mic_wq_slot(sq, index), wr);
 		if (ret) {
 			*bad_wr = wr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The faults: how each is arranged, and for which operations.
+ * Faults of keys, addresses, receives and peers: how each is arranged, and for
+ * which operations.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,22 +10,22 @@
 #include "tap.h"
 #include "work.h"
 
-#define WRITES (BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
-#define SENDS                                                                  \
-	(BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM) |                        \
-	 BIT(IBV_WR_SEND_WITH_INV))
-#define READS BIT(IBV_WR_RDMA_READ)
-#define ATOMICS                                                                \
-	(BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
-/* An aligned word at the peer, but no bytes come back. */
-#define WORD_WRITE BIT(IBV_WR_ATOMIC_WRITE)
-#define WORDS (ATOMICS | WORD_WRITE)
-#define REMOTE (WRITES | READS | WORDS)
-#define INWARD (READS | ATOMICS)
-#define ALL (REMOTE | SENDS)
-#define RECEIVED (SENDS | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
-
-/* What a request completes with, what its receive does, and which event. */
+/*
+ * What a request completes with, what its receive does, and which event; on
+ * reliable services, and on unreliable ones.
+ */
+#define LOST                                                                   \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_NEXT, -1                               \
+	}
+#define SILENCE                                                                \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_UNTOUCHED, -1                          \
+	}
+#define FINE                                                                   \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
+	}
 #define REMOTE_ACCESS                                                          \
 	{                                                                      \
 		IBV_WC_REM_ACCESS_ERR, RECEIVE_FLUSHED,                        \
@@ -42,43 +43,26 @@
 	{                                                                      \
 		IBV_WC_LOC_LEN_ERR, RECEIVE_STAYS, -1                          \
 	}
-#define RECEIVE_SHORT                                                          \
+#define RECEIVE_SHORT(status)                                                  \
 	{                                                                      \
-		IBV_WC_REM_INV_REQ_ERR, RECEIVE_TOO_SHORT, -1                  \
+		status, RECEIVE_TOO_SHORT, -1                                  \
 	}
-#define RECEIVE_PROTECTION                                                     \
+#define RECEIVE_PROTECTION(status)                                             \
 	{                                                                      \
-		IBV_WC_REM_OP_ERR, RECEIVE_PROTECTED, -1                       \
+		status, RECEIVE_PROTECTED, -1                                  \
 	}
 #define NO_ANSWER                                                              \
 	{                                                                      \
-		IBV_WC_RETRY_EXC_ERR, RECEIVE_UNKNOWN, -1                      \
+		IBV_WC_RETRY_EXC_ERR, RECEIVE_UNTOUCHED, -1                    \
 	}
 #define NOT_READY                                                              \
 	{                                                                      \
 		IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1                    \
 	}
-#define FINE                                                                   \
-	{                                                                      \
-		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
-	}
 
 static bool is_of_word(const struct scene *scene)
 {
 	return WORDS & BIT(scene->opcode);
-}
-
-uint32_t request_bytes(const struct scene *scene)
-{
-	return is_of_word(scene) ? 8 : BAD_BYTES;
-}
-
-static void extra_region(struct scene *scene, struct ibv_pd *pd, int access)
-{
-	if (!region_map(&scene->extra, MEMORY_ANON, REGION_BYTES))
-		bail("cannot map memory");
-	region_register(&scene->extra, pd, access);
-	memset(scene->extra.addr, EXTRA_BYTE, REGION_BYTES);
 }
 
 static void aim_at_extra(struct scene *scene)
@@ -395,81 +379,98 @@ static void zero_length(struct scene *scene)
 	wrong_rkey(scene);
 }
 
-const struct fault faults[] = {
-	{ "wrong rkey", REMOTE, wrong_rkey, REMOTE_ACCESS, NULL },
-	{ "rkey plus one", REMOTE, next_rkey, REMOTE_ACCESS, NULL },
-	{ "rkey zero", REMOTE, zero_rkey, REMOTE_ACCESS, NULL },
-	{ "rkey of a deregistered MR", REMOTE, stale_rkey, REMOTE_ACCESS,
+static const struct fault rows[] = {
+	{ "wrong rkey", REMOTE, wrong_rkey, REMOTE_ACCESS, LOST, NULL },
+	{ "rkey plus one", REMOTE, next_rkey, REMOTE_ACCESS, LOST, NULL },
+	{ "rkey zero", REMOTE, zero_rkey, REMOTE_ACCESS, LOST, NULL },
+	{ "rkey of a deregistered MR", REMOTE, stale_rkey, REMOTE_ACCESS, LOST,
 	  NULL },
-	{ "rkey of another PD", REMOTE, rkey_of_other_pd, REMOTE_ACCESS, NULL },
+	{ "rkey of another PD", REMOTE, rkey_of_other_pd, REMOTE_ACCESS, LOST,
+	  NULL },
 	{ "rkey of another context", REMOTE, rkey_of_other_context,
-	  REMOTE_ACCESS, NULL },
+	  REMOTE_ACCESS, LOST, NULL },
 	{ "MR without remote write", WRITES | WORD_WRITE, no_remote_write,
-	  REMOTE_ACCESS, NULL },
-	{ "MR without remote read", READS, no_remote_read, REMOTE_ACCESS,
+	  REMOTE_ACCESS, LOST, NULL },
+	{ "MR without remote read", READS, no_remote_read, REMOTE_ACCESS, LOST,
 	  NULL },
 	{ "MR without remote atomic", ATOMICS, no_remote_atomic, REMOTE_ACCESS,
-	  NULL },
+	  LOST, NULL },
 	{ "remote address below the MR", REMOTE, below_remote, REMOTE_ACCESS,
-	  NULL },
-	{ "across the MR's end", REMOTE, across_remote_end, REMOTE_ACCESS,
+	  LOST, NULL },
+	{ "across the MR's end", REMOTE, across_remote_end, REMOTE_ACCESS, LOST,
 	  NULL },
 	{ "remote address that wraps around", REMOTE, wrap_remote,
-	  REMOTE_ACCESS, NULL },
+	  REMOTE_ACCESS, LOST, NULL },
 	{ "QP without remote write", WRITES | WORD_WRITE, NULL, REMOTE_INVALID,
-	  qp_without_write },
-	{ "QP without remote read", READS, NULL, REMOTE_INVALID,
+	  LOST, qp_without_write },
+	{ "QP without remote read", READS, NULL, REMOTE_INVALID, LOST,
 	  qp_without_read },
-	{ "QP without remote atomic", ATOMICS, NULL, REMOTE_INVALID,
+	{ "QP without remote atomic", ATOMICS, NULL, REMOTE_INVALID, LOST,
 	  qp_without_atomic },
-	{ "misaligned word", WORDS, misaligned_remote, REMOTE_INVALID, NULL },
-	{ "QP that answers no READs", INWARD, NULL, REMOTE_INVALID,
+	{ "misaligned word", WORDS, misaligned_remote, REMOTE_INVALID, LOST,
+	  NULL },
+	{ "QP that answers no READs", INWARD, NULL, REMOTE_INVALID, LOST,
 	  no_reads_here },
-	{ "word of 4 bytes", WORDS, short_word, LOCAL_LENGTH, NULL },
-	{ "word of 16 bytes", WORDS, long_word, LOCAL_LENGTH, NULL },
-	{ "wrong lkey", ALL, wrong_lkey, LOCAL_PROTECTION, NULL },
+	{ "word of 4 bytes", WORDS, short_word, LOCAL_LENGTH, LOCAL_LENGTH,
+	  NULL },
+	{ "word of 16 bytes", WORDS, long_word, LOCAL_LENGTH, LOCAL_LENGTH,
+	  NULL },
+	{ "wrong lkey", ALL, wrong_lkey, LOCAL_PROTECTION, LOCAL_PROTECTION,
+	  NULL },
 	{ "lkey of a deregistered MR", ALL, stale_lkey, LOCAL_PROTECTION,
-	  NULL },
-	{ "lkey of another PD", ALL, lkey_of_other_pd, LOCAL_PROTECTION, NULL },
+	  LOCAL_PROTECTION, NULL },
+	{ "lkey of another PD", ALL, lkey_of_other_pd, LOCAL_PROTECTION,
+	  LOCAL_PROTECTION, NULL },
 	{ "MR without local write", INWARD, lkey_read_only, LOCAL_PROTECTION,
-	  NULL },
+	  LOCAL_PROTECTION, NULL },
 	{ "local address below the MR", ALL, below_local, LOCAL_PROTECTION,
-	  NULL },
+	  LOCAL_PROTECTION, NULL },
 	{ "across the local MR's end", ALL, across_local_end, LOCAL_PROTECTION,
-	  NULL },
+	  LOCAL_PROTECTION, NULL },
 	{ "local address that wraps around", ALL, wrap_local, LOCAL_PROTECTION,
+	  LOCAL_PROTECTION, NULL },
+	{ "receive too short", SENDS, short_receive,
+	  RECEIVE_SHORT(IBV_WC_REM_INV_REQ_ERR), RECEIVE_SHORT(IBV_WC_SUCCESS),
 	  NULL },
-	{ "receive too short", SENDS, short_receive, RECEIVE_SHORT, NULL },
 	{ "receive with a wrong lkey", SENDS, wrong_receive_lkey,
-	  RECEIVE_PROTECTION, NULL },
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
 	{ "receive with the lkey of another PD", SENDS,
-	  receive_lkey_of_other_pd, RECEIVE_PROTECTION, NULL },
+	  receive_lkey_of_other_pd, RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
 	{ "receive into an MR without local write", SENDS, receive_read_only,
-	  RECEIVE_PROTECTION, NULL },
-	{ "receive outside its MR", SENDS, receive_outside, RECEIVE_PROTECTION,
-	  NULL },
-	{ "no receive, no retry", RECEIVED, no_receives, NOT_READY,
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "receive outside its MR", SENDS, receive_outside,
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "no receive, no retry", RECEIVED, no_receives, NOT_READY, LOST,
 	  rnr_retry_0 },
-	{ "no receive, one retry", RECEIVED, no_receives, NOT_READY,
+	{ "no receive, one retry", RECEIVED, no_receives, NOT_READY, LOST,
 	  rnr_retry_1 },
-	{ "no receive, six retries", RECEIVED, no_receives, NOT_READY,
+	{ "no receive, six retries", RECEIVED, no_receives, NOT_READY, LOST,
 	  rnr_retry_6 },
-	{ "peer destroyed", ALL, peer_destroyed, NO_ANSWER, few_retries },
-	{ "peer destroyed, no retries", ALL, peer_destroyed, NO_ANSWER,
+	{ "peer destroyed", ALL, peer_destroyed, NO_ANSWER, SILENCE,
+	  few_retries },
+	{ "peer destroyed, no retries", ALL, peer_destroyed, NO_ANSWER, SILENCE,
 	  no_retries },
-	{ "peer in RESET", ALL, peer_reset, NO_ANSWER, few_retries },
-	{ "peer in INIT", ALL, peer_init, NO_ANSWER, few_retries },
-	{ "peer in ERR", ALL, peer_error, NO_ANSWER, few_retries },
+	{ "peer in RESET", ALL, peer_reset, NO_ANSWER, SILENCE, few_retries },
+	{ "peer in INIT", ALL, peer_init, NO_ANSWER, SILENCE, few_retries },
+	{ "peer in ERR", ALL, peer_error, NO_ANSWER, SILENCE, few_retries },
 	{ "peer connected with another", ALL, peer_elsewhere, NO_ANSWER,
+	  SILENCE, few_retries },
+	{ "PSN ahead of the requester's", ALL, psn_ahead, NO_ANSWER, FINE,
 	  few_retries },
-	{ "PSN ahead of the requester's", ALL, psn_ahead, NO_ANSWER,
+	{ "PSN behind the requester's", ALL, psn_behind, NO_ANSWER, FINE,
 	  few_retries },
-	{ "PSN behind the requester's", ALL, psn_behind, NO_ANSWER,
+	{ "peer connected again, PSNs that agree", ALL, psn_agrees, FINE, FINE,
 	  few_retries },
-	/* not SEND_WITH_INV: the region's key is none that can be invalidated */
-	{ "peer connected again, PSNs that agree",
-	  ALL & ~BIT(IBV_WR_SEND_WITH_INV), psn_agrees, FINE, few_retries },
-	{ "wrong rkey for no bytes", WRITES | READS, zero_length, FINE, NULL },
+	{ "wrong rkey for no bytes", WRITES | READS, zero_length, FINE, FINE,
+	  NULL },
 };
 
-const unsigned int fault_count = sizeof(faults) / sizeof(faults[0]);
+const struct fault_table path_faults = {
+	.faults = rows,
+	.count = COUNT(rows),
+	.services = BIT(SERVICES) - 1,
+};

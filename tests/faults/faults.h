@@ -9,40 +9,81 @@
 #include <stdint.h>
 
 #include "setup.h"
+#include "srq.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #define REGION_BYTES (1UL << 16)
 /* Where things are in both regions; the target is aligned for atomics. */
 #define TARGET_OFFSET (PAGE_BYTES - 77)
+#define LATE_OFFSET 20000U
+#define RECEIVE_OFFSET 30000U
+#define GOOD_OFFSET 60000U
 #define RECEIVE_BYTES 512U
 #define BAD_BYTES 64U
+/* What the memories hold where nothing was written. */
+#define A_BYTE 0x3a
+#define B_BYTE 0x3b
 /* What memory holds that a fault has made for itself. */
 #define EXTRA_BYTE 0x3e
+
+enum {
+	RECEIVES = 3,
+	FIRST_RECEIVE_ID = 100,
+	GOOD_ID = 0,
+	BAD_ID = 1,
+	LATE_WRITE_ID = 2,
+	LATE_SEND_ID = 3,
+};
+
+/* What a request travels by, and where its receives are. */
+enum service {
+	OVER_RC,
+	OVER_UC,
+	OVER_XRC,    /* receives in an XRC shared receive queue */
+	OVER_SRQ,    /* RC, receives in a shared receive queue */
+	OVER_UC_SRQ, /* UC, the same */
+	SERVICES
+};
 
 /* One fault: a connection, and the request to go wrong. */
 struct scene {
 	struct setup *setup;
+	struct neighbours *neighbours;
+	enum service service;
 	enum ibv_wr_opcode opcode;
 	struct endpoint a;
 	struct endpoint b;
+	struct xrc xrc;
+	struct ibv_srq *srq;
+	struct ibv_cq *recv_cq; /* of b's receives */
 	struct ibv_sge local;
 	uint64_t remote_addr;
 	uint32_t rkey;
+	uint32_t invalidate_rkey;
+	uint32_t srqn;
+	struct ibv_mw_bind_info bind;
 	struct ibv_sge receive;
 	int receives;
+	enum ibv_qp_state peer_state; /* when the fault is arranged */
 	/* what a case made for itself */
 	struct region extra;
 	struct ibv_pd *extra_pd;
 	struct ibv_context *extra_ctx;
+	struct ibv_mw *mw;
+	struct xrc other_xrc;
 };
 
 /* What the first receive of the responder ends with. */
 enum receive_end {
-	RECEIVE_STAYS, /* still posted, queue pair unharmed */
+	RECEIVE_STAYS, /* for what arrives; queue pair unharmed */
+	RECEIVE_NEXT,  /* the message is lost, those behind it are not */
 	RECEIVE_FLUSHED,
 	RECEIVE_FAILS,	   /* any error */
 	RECEIVE_TOO_SHORT, /* local length error */
 	RECEIVE_PROTECTED, /* local protection error */
-	RECEIVE_UNKNOWN,   /* the case destroyed or changed the QP */
+	RECEIVE_REFUSED,   /* local access error */
+	RECEIVE_UNTOUCHED, /* the responder is as the case left it */
 };
 
 struct outcome {
@@ -55,16 +96,78 @@ struct fault {
 	const char *name;
 	unsigned int opcodes; /* a bit for each */
 	void (*arrange)(struct scene *scene);
-	struct outcome outcome;
+	struct outcome reliable;
+	struct outcome unreliable;
 	void (*options)(struct endpoint_options *options);
 };
 
-#define BIT(opcode) (1U << (opcode))
+struct fault_table {
+	const struct fault *faults;
+	unsigned int count;
+	unsigned int services; /* a bit for each */
+};
 
-extern const struct fault faults[];
-extern const unsigned int fault_count;
+#define BIT(number) (1U << (number))
+
+/* Some opcodes. */
+#define WRITES (BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
+#define SENDS                                                                  \
+	(BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM) |                        \
+	 BIT(IBV_WR_SEND_WITH_INV))
+#define READS BIT(IBV_WR_RDMA_READ)
+#define ATOMICS                                                                \
+	(BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
+/* An aligned word at the peer, but no bytes come back. */
+#define WORD_WRITE BIT(IBV_WR_ATOMIC_WRITE)
+#define WORDS (ATOMICS | WORD_WRITE)
+#define REMOTE (WRITES | READS | WORDS)
+#define INWARD (READS | ATOMICS)
+#define ALL (REMOTE | SENDS)
+#define RECEIVED (SENDS | BIT(IBV_WR_RDMA_WRITE_WITH_IMM))
+#define OWN (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
+/* Those of UC. */
+#define UNRELIABLE (SENDS | WRITES | OWN)
+
+extern const struct fault_table path_faults;
+extern const struct fault_table key_faults;
+extern const struct fault_table xrc_faults;
+
+/* Those that an opcode may be tried with. */
+extern const enum ibv_wr_opcode opcodes[];
+extern const unsigned int opcode_count;
+
+const char *service_name(enum service service);
+bool service_is_reliable(enum service service);
+bool service_is_shared(enum service service);
+bool service_has(enum service service, enum ibv_wr_opcode opcode);
+
+/* A connection with @options of a type that @service tells. */
+void scene_open(struct scene *scene, struct setup *setup, enum service service,
+		enum ibv_wr_opcode opcode,
+		const struct endpoint_options *options);
+void scene_close(struct scene *scene);
+/* Receives go where the service has them. */
+void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge);
+/* A SEND without data arrives. */
+bool scene_works(struct scene *scene, uint64_t id);
+/* The request of the scene, and another one, both with its keys. */
+struct ibv_send_wr scene_request(struct scene *scene, uint64_t id);
+struct ibv_send_wr scene_send(struct scene *scene, uint64_t id,
+			      enum ibv_wr_opcode opcode, struct ibv_sge *sge);
 
 /* Bytes that the request moves. */
 uint32_t request_bytes(const struct scene *scene);
+/* Memory of its own for a fault. */
+void extra_region(struct scene *scene, struct ibv_pd *pd, int access);
+
+/* Has the request come to the end that @fault has for it? */
+bool check_outcome(struct scene *scene, const struct fault *fault);
+const struct outcome *fault_outcome(const struct fault *fault,
+				    enum service service);
+
+/* Completion queues without room; opcodes that a type lacks; early ends. */
+void run_full(struct setup *setup, struct neighbours *neighbours);
+void run_refused(struct setup *setup, struct neighbours *neighbours);
+void run_ends(struct setup *setup, struct neighbours *neighbours);
 
 #endif /* TESTS_FAULTS_H */
