@@ -20,12 +20,13 @@ struct ibv_srq *srq_create(struct ibv_pd *pd, uint32_t max_wr, uint32_t max_sge)
 	return srq;
 }
 
-void xrc_open_domain(struct xrc *xrc, struct setup *setup)
+void xrc_open_domain_of(struct xrc *xrc, struct setup *setup, int fd,
+			int oflags)
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
-		.oflags = O_CREAT,
+		.fd = fd,
+		.oflags = oflags,
 	};
 
 	memset(xrc, 0, sizeof(*xrc));
@@ -34,6 +35,11 @@ void xrc_open_domain(struct xrc *xrc, struct setup *setup)
 	xrc->cq = ibv_create_cq(setup->b_dev.ctx, XRC_ENTRIES, NULL, NULL, 0);
 	if (!xrc->xrcd || !xrc->cq)
 		bail("no XRC domain: %s", strerror(errno));
+}
+
+void xrc_open_domain(struct xrc *xrc, struct setup *setup)
+{
+	xrc_open_domain_of(xrc, setup, -1, O_CREAT);
 }
 
 struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,

@@ -26,6 +26,9 @@ struct xrc {
 
 /* The steps to such a connection; each ends the test if it fails. */
 void xrc_open_domain(struct xrc *xrc, struct setup *setup);
+/* The domain of a file. */
+void xrc_open_domain_of(struct xrc *xrc, struct setup *setup, int fd,
+			int oflags);
 struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,
 			       uint32_t max_sge);
 void xrc_connect(struct xrc *xrc);
