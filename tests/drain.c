@@ -223,6 +223,72 @@ static bool destroy_in(struct setup *setup, enum ibv_qp_type type,
 	return check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails") && ok;
 }
 
+/* --- the current state ------------------------------------------------------- */
+
+static int go_from(struct endpoint *ep, enum ibv_qp_state from,
+		   enum ibv_qp_state to)
+{
+	struct ibv_qp_attr attr = { .cur_qp_state = from, .qp_state = to };
+
+	return ibv_modify_qp(ep->qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE);
+}
+
+/* Who says what state it is in says the truth, or nothing changes. */
+static bool current_state(struct pair *pair)
+{
+	struct endpoint *a = &pair->a;
+
+	if (!check(!go_from(a, IBV_QPS_RTS, IBV_QPS_RTS), "RTS to RTS") ||
+	    !check(go_from(a, IBV_QPS_SQD, IBV_QPS_RTS) == EINVAL,
+		   "it is in RTS, not in SQD") ||
+	    !check(go_from(a, IBV_QPS_RTR, IBV_QPS_RTS) == EINVAL,
+		   "it is in RTS, not in RTR") ||
+	    !check(endpoint_state(a) == IBV_QPS_RTS, "it has left RTS") ||
+	    !exchange_empty(a, &pair->b, 1))
+		return false;
+	to_sqd(a, false);
+	return check(go_from(a, IBV_QPS_RTS, IBV_QPS_RTS) == EINVAL,
+		     "it is in SQD, not in RTS") &&
+	       check(endpoint_state(a) == IBV_QPS_SQD, "it has left SQD") &&
+	       check(!go_from(a, IBV_QPS_SQD, IBV_QPS_RTS), "SQD to RTS") &&
+	       exchange_empty(a, &pair->b, 2);
+}
+
+/* A queue pair that has failed is not brought back by who has not seen it. */
+static bool failed_meanwhile(struct pair *pair)
+{
+	struct endpoint *a = &pair->a;
+	struct ibv_sge sge = { .addr = 1, .length = 1, .lkey = 0 };
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
+
+	post_send(a, &wr);
+	return cq_expect(a->send_cq, 1, IBV_WC_LOC_PROT_ERR) &&
+	       check(go_from(a, IBV_QPS_RTS, IBV_QPS_RTS) == EINVAL,
+		     "it is in an error state, not in RTS") &&
+	       check(endpoint_state(a) == IBV_QPS_ERR, "it has left ERR");
+}
+
+/* The same from SQE, and there it can be brought back. */
+static bool back_from_sqe(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UC);
+	struct ibv_sge sge = { .addr = 1, .length = 1, .lkey = 0 };
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &sge, 1);
+	struct endpoint a, b;
+	bool ok;
+
+	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
+	post_send(&a, &wr);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_LOC_PROT_ERR) &&
+	     check(go_from(&a, IBV_QPS_RTS, IBV_QPS_RTS) == EINVAL,
+		   "it is in SQE, not in RTS") &&
+	     check(endpoint_state(&a) == IBV_QPS_SQE, "it has left SQE") &&
+	     check(!go_from(&a, IBV_QPS_SQE, IBV_QPS_RTS), "SQE to RTS") &&
+	     exchange_empty(&a, &b, 2);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 /* --- events of a connection ---------------------------------------------------- */
 
 /* The first message before the receiver knows that it is connected. */
@@ -322,6 +388,8 @@ static const struct {
 	{ drained_receives, "a drained queue pair receives and is changed" },
 	{ drained_to_error, "from SQD to ERR" },
 	{ established, "communication established" },
+	{ current_state, "the current state is named, rightly or not" },
+	{ failed_meanwhile, "the current state is named, but it has failed" },
 };
 
 static const struct {
@@ -330,6 +398,7 @@ static const struct {
 } cases[] = {
 	{ full_receive_cq, "a receiver's completion queue is full" },
 	{ empty_srq, "an empty shared receive queue" },
+	{ back_from_sqe, "the current state is SQE" },
 };
 
 static void run_pair_case(struct setup *setup, struct neighbours *neighbours,

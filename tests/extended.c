@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bind.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -16,7 +17,10 @@
 #define REGION_BYTES (1UL << 16)
 #define EX_OPS                                                                 \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
-	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ)
+	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |                \
+	 IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV |             \
+	 IBV_QP_EX_WITH_BIND_MW)
+#define WINDOW_BYTES 1000U
 
 /* --- extended posting ------------------------------------------------------ */
 
@@ -201,6 +205,140 @@ static bool ex_inline_list(struct setup *setup)
 	return ok;
 }
 
+/* --- windows ---------------------------------------------------------------- */
+
+/* A window of a region of either side's. */
+struct window {
+	struct region memory;
+	struct ibv_mw *mw;
+	struct ibv_mw_bind_info info;
+	uint32_t key; /* the next one */
+};
+
+static void window_open(struct window *window, struct ibv_pd *pd)
+{
+	if (!region_map(&window->memory, MEMORY_ANON, REGION_BYTES))
+		bail("cannot map memory");
+	region_register(&window->memory, pd, ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	window->mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	if (!window->mw)
+		bail("ibv_alloc_mw: %s", strerror(errno));
+	window->info = bind_info(&window->memory, 0, WINDOW_BYTES,
+				 IBV_ACCESS_REMOTE_WRITE);
+	window->key = ibv_inc_rkey(window->mw->rkey);
+}
+
+static bool window_close(struct window *window)
+{
+	bool ok = check(!ibv_dealloc_mw(window->mw), "ibv_dealloc_mw fails");
+
+	region_destroy(&window->memory);
+	return ok;
+}
+
+/* b writes to a's window. */
+static bool peer_writes(struct pair *pair, const struct window *window,
+			uint32_t key, enum ibv_wc_status status)
+{
+	struct ibv_sge sge = region_sge(&pair->setup->b_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = window->memory.rdma_addr;
+	wr.wr.rdma.rkey = key;
+	post_send(&pair->b, &wr);
+	return cq_expect(pair->b.send_cq, 1, status);
+}
+
+/* Bound, invalidated and bound again in one batch; the last key opens it. */
+static bool ex_local_inv(struct setup *setup)
+{
+	struct pair pair;
+	struct ibv_qp_ex *qp = extended_open(&pair, setup);
+	struct window window;
+	uint32_t first, second;
+	bool ok;
+
+	window_open(&window, setup->a_dev.pd);
+	first = window.key;
+	second = ibv_inc_rkey(first);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	ibv_wr_bind_mw(qp, window.mw, first, &window.info);
+	qp->wr_id = 2;
+	ibv_wr_local_inv(qp, first);
+	qp->wr_id = 3;
+	ibv_wr_bind_mw(qp, window.mw, second, &window.info);
+	ok = check(!ibv_wr_complete(qp), "refused") &&
+	     expect_ids(pair.cq, 1, 3) &&
+	     peer_writes(&pair, &window, second, IBV_WC_SUCCESS);
+	ibv_wr_start(qp);
+	qp->wr_id = 4;
+	ibv_wr_local_inv(qp, second);
+	ok = ok && check(!ibv_wr_complete(qp), "refused") &&
+	     expect_ids(pair.cq, 4, 1) &&
+	     peer_writes(&pair, &window, second, IBV_WC_REM_ACCESS_ERR);
+	pair_close(&pair);
+	return window_close(&window) && ok;
+}
+
+/* What the completion says of it. */
+static bool ex_local_inv_fails(struct setup *setup)
+{
+	struct pair pair;
+	struct ibv_qp_ex *qp = extended_open(&pair, setup);
+	struct ibv_wc wc;
+	bool ok;
+
+	ibv_wr_start(qp);
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	qp->wr_id = 1;
+	ibv_wr_local_inv(qp, setup->a_mem.mr->rkey);
+	build_write(&pair, qp, 2);
+	ok = check(!ibv_wr_complete(qp), "refused") && cq_wait(pair.cq, &wc) &&
+	     check(wc.wr_id == 1 && wc.status == IBV_WC_LOC_QP_OP_ERR,
+		   "wr_id %" PRIu64 ", %s", wc.wr_id,
+		   ibv_wc_status_str(wc.status)) &&
+	     cq_expect(pair.cq, 2, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+	return ok;
+}
+
+/* With data; the peer hears of the key, and can bind the window again. */
+static bool ex_send_inv(struct setup *setup)
+{
+	struct pair pair;
+	struct ibv_qp_ex *qp = extended_open(&pair, setup);
+	struct ibv_sge sge = region_sge(&setup->b_mem, 0, 64);
+	struct window window;
+	struct ibv_wc wc;
+	bool ok;
+
+	window_open(&window, setup->b_dev.pd);
+	memset(setup->a_mem.addr, 0x5b, 8);
+	ok = bind_type2(&pair.b, window.mw, window.key, &window.info,
+			IBV_WC_SUCCESS);
+	post_recv(&pair.b, 7, &sge, 1);
+	ibv_wr_start(qp);
+	qp->wr_id = 1;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send_inv(qp, window.key);
+	ibv_wr_set_sge(qp, setup->a_mem.mr->lkey, setup->a_mem.rdma_addr, 8);
+	ok = check(!ibv_wr_complete(qp), "refused") && ok &&
+	     expect_ids(pair.cq, 1, 1) && cq_success(pair.b.recv_cq, 7, &wc) &&
+	     check(wc.wc_flags == IBV_WC_WITH_INV &&
+			   wc.invalidated_rkey == window.key,
+		   "flags 0x%x, key 0x%x", wc.wc_flags, wc.invalidated_rkey) &&
+	     check(wc.byte_len == 8, "%u bytes", wc.byte_len) &&
+	     all_are(setup->b_mem.addr, 8, 0x5b) &&
+	     bind_type2(&pair.b, window.mw, ibv_inc_rkey(window.key),
+			&window.info, IBV_WC_SUCCESS);
+	pair_close(&pair);
+	return window_close(&window) && ok;
+}
+
+/* -------------------------------------------------------------------------- */
+
 static bool ex_unknown_operation(struct setup *setup)
 {
 	struct ibv_qp_init_attr_ex attr = {
@@ -286,6 +424,57 @@ static bool ex_poll(struct setup *setup)
 	return ok;
 }
 
+/* Nanoseconds of the device's clock; it is a count, all of it in tv_nsec. */
+static bool device_clock(struct setup *setup, uint64_t *ns)
+{
+	struct ibv_values_ex values = {
+		.comp_mask = IBV_VALUES_MASK_RAW_CLOCK,
+		.raw_clock = { .tv_sec = 77 },
+	};
+
+	if (!check(!ibv_query_rt_values_ex(setup->a_dev.ctx, &values),
+		   "ibv_query_rt_values_ex fails"))
+		return false;
+	*ns = values.raw_clock.tv_nsec;
+	return check(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK &&
+			     !values.raw_clock.tv_sec,
+		     "mask 0x%x, %ld s", values.comp_mask,
+		     (long)values.raw_clock.tv_sec);
+}
+
+/* The time of a completion lies between two readings, and so it goes on. */
+static bool ex_device_clock(struct setup *setup)
+{
+	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
+	struct ibv_cq_ex *cq = new_cq_ex(setup, &attr);
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	struct ibv_values_ex values = { .comp_mask = 1U << 31 };
+	uint64_t before, after = 0, ts = 0, id;
+	struct pair pair;
+	bool ok = true;
+
+	pair_open_on(&pair, setup, ibv_cq_ex_to_cq(cq));
+	for (id = 0; ok && id < 20; id++) {
+		ok = device_clock(setup, &before);
+		post_writes(&pair, id, 1);
+		ok = ok && settle(&pair) && device_clock(setup, &after) &&
+		     check(!ibv_start_poll(cq, &poll), "no completion");
+		if (!ok)
+			break;
+		ts = ibv_wc_read_completion_ts(cq);
+		ibv_end_poll(cq);
+		ok = check(before <= ts && ts <= after,
+			   "%" PRIu64 " is not between %" PRIu64
+			   " and %" PRIu64,
+			   ts, before, after);
+	}
+	ok = check(ibv_query_rt_values_ex(setup->a_dev.ctx, &values),
+		   "it has something unknown") &&
+	     ok;
+	pair_close(&pair);
+	return ok;
+}
+
 static bool ex_destroy_with_completions(struct setup *setup)
 {
 	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
@@ -321,8 +510,12 @@ static const struct {
 	{ ex_too_many, "extended posting: a batch that does not fit" },
 	{ ex_bad_request, "extended posting: a batch with a bad request" },
 	{ ex_inline_list, "extended posting: a list of inline data" },
+	{ ex_local_inv, "extended posting: bind and invalidate" },
+	{ ex_local_inv_fails, "extended posting: an invalidation that fails" },
+	{ ex_send_inv, "extended posting: a SEND that invalidates" },
 	{ ex_unknown_operation, "extended posting: operations not offered" },
 	{ ex_poll, "extended polling: fields and clocks" },
+	{ ex_device_clock, "extended polling: the device's clock" },
 	{ ex_destroy_with_completions, "extended polling: a destroyed QP" },
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Memory regions that are no user memory: without memory, of the device, of
- * dma-bufs.
+ * dma-bufs. And those whose rights change, or that are another device's.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "dmabuf.h"
@@ -231,6 +232,184 @@ static bool dm_imported(struct stage *stage)
 	return ok;
 }
 
+/* --- registered again --------------------------------------------------------- */
+
+#define READ_ONLY IBV_ACCESS_REMOTE_READ
+#define READ_WRITE                                                             \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |                     \
+	 IBV_ACCESS_REMOTE_WRITE)
+
+/* What becomes of one request from @dev to the other, on a connection of its own. */
+static enum ibv_wc_status try_request(struct setup *setup, bool from_b,
+				      struct ibv_send_wr wr)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	struct endpoint a, b;
+
+	pair_create(&a, from_b ? &setup->b_dev : &setup->a_dev, &b,
+		    from_b ? &setup->a_dev : &setup->b_dev, &options);
+	post_send(&a, &wr);
+	cq_wait(a.send_cq, &wc);
+	pair_destroy(&a, &b);
+	return wc.status;
+}
+
+/* a asks for @region of b's. */
+static enum ibv_wc_status remote(struct setup *setup, enum ibv_wr_opcode opcode,
+				 const struct region *region)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 100);
+	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
+
+	wr.wr.rdma.remote_addr = region->rdma_addr;
+	wr.wr.rdma.rkey = region->mr->rkey;
+	return try_request(setup, false, wr);
+}
+
+/* b itself reads or writes with @region. */
+static enum ibv_wc_status local(struct setup *setup, enum ibv_wr_opcode opcode,
+				const struct region *region)
+{
+	struct ibv_sge sge = region_sge(region, 0, 100);
+	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
+
+	wr.wr.rdma.remote_addr = setup->a_mem.rdma_addr;
+	wr.wr.rdma.rkey = setup->a_mem.mr->rkey;
+	return try_request(setup, true, wr);
+}
+
+/* All that its rights allow works, and nothing else. */
+static bool has_rights(struct setup *setup, const struct region *region,
+		       bool writable)
+{
+	return succeeds(remote(setup, IBV_WR_RDMA_READ, region)) &&
+	       ends_with(remote(setup, IBV_WR_RDMA_WRITE, region),
+			 writable ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR) &&
+	       succeeds(local(setup, IBV_WR_RDMA_WRITE, region)) &&
+	       ends_with(local(setup, IBV_WR_RDMA_READ, region),
+			 writable ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR);
+}
+
+static bool change_rights(struct region *region, int access)
+{
+	const uint32_t lkey = region->mr->lkey, rkey = region->mr->rkey;
+	int error = ibv_rereg_mr(region->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
+				 NULL, 0, access);
+
+	return check(!error, "ibv_rereg_mr: %d, %s", error, strerror(errno)) &&
+	       check(region->mr->lkey == lkey && region->mr->rkey == rkey,
+		     "it has other keys");
+}
+
+/*
+ * Pages that nobody had written to when they were pinned for reading: what is
+ * written to them afterwards the process has to see.
+ */
+static bool gains_rights(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct region region;
+	bool ok;
+
+	if (!region_map(&region, MEMORY_ANON, PAGE_BYTES))
+		bail("cannot map memory");
+	region_register(&region, setup->b_dev.pd, READ_ONLY);
+	ok = has_rights(setup, &region, false) &&
+	     change_rights(&region, READ_WRITE);
+	memset(setup->a_mem.addr, 0x6d, 100);
+	ok = ok && succeeds(remote(setup, IBV_WR_RDMA_WRITE, &region)) &&
+	     all_are(region.addr, 100, 0x6d) &&
+	     has_rights(setup, &region, true);
+	region_destroy(&region);
+	return ok;
+}
+
+static bool loses_rights(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct region region;
+	bool ok;
+
+	if (!region_map(&region, MEMORY_ANON, PAGE_BYTES))
+		bail("cannot map memory");
+	region_register(&region, setup->b_dev.pd, READ_WRITE);
+	ok = has_rights(setup, &region, true) &&
+	     change_rights(&region, READ_ONLY);
+	memset(region.addr, 0x17, 100);
+	memset(setup->a_mem.addr, 0x6d, 100);
+	ok = ok && has_rights(setup, &region, false) &&
+	     all_are(region.addr, 100, 0x17) &&
+	     all_are(setup->a_mem.addr, 100, 0x17) &&
+	     change_rights(&region, READ_WRITE) &&
+	     has_rights(setup, &region, true);
+	region_destroy(&region);
+	return ok;
+}
+
+/* Memory that may not be written: the region is then one of nothing. */
+static bool gains_too_much(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct region region;
+	bool ok;
+
+	if (!region_map(&region, MEMORY_ANON, PAGE_BYTES))
+		bail("cannot map memory");
+	if (mprotect(region.map, region.map_length, PROT_READ))
+		bail("mprotect: %s", strerror(errno));
+	region_register(&region, setup->b_dev.pd, READ_ONLY);
+	ok = succeeds(remote(setup, IBV_WR_RDMA_READ, &region)) &&
+	     check(ibv_rereg_mr(region.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
+				NULL, 0, READ_WRITE),
+		   "memory that may not be written is registered for it") &&
+	     ends_with(remote(setup, IBV_WR_RDMA_READ, &region),
+		       IBV_WC_REM_ACCESS_ERR) &&
+	     ends_with(remote(setup, IBV_WR_RDMA_WRITE, &region),
+		       IBV_WC_REM_ACCESS_ERR) &&
+	     ends_with(local(setup, IBV_WR_RDMA_WRITE, &region),
+		       IBV_WC_LOC_PROT_ERR) &&
+	     all_are(region.addr, 100, 0);
+	region_destroy(&region);
+	return ok;
+}
+
+/* --- keys of the other device ------------------------------------------------- */
+
+/*
+ * Keys are a device's own. Two devices may have the same number, but then it is of
+ * memory elsewhere.
+ */
+static bool key_of_other_device(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct region foreign, own;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr;
+	bool ok;
+
+	region_create(&foreign, setup->a_dev.pd, PAGE_BYTES);
+	region_create(&own, setup->b_dev.pd, PAGE_BYTES);
+	memset(foreign.addr, FILL_BYTE, PAGE_BYTES);
+	ok = check(foreign.mr->rkey != own.mr->rkey, "two keys are the same") &&
+	     ends_with(remote(setup, IBV_WR_RDMA_WRITE, &foreign),
+		       IBV_WC_REM_ACCESS_ERR) &&
+	     ends_with(remote(setup, IBV_WR_RDMA_READ, &foreign),
+		       IBV_WC_REM_ACCESS_ERR) &&
+	     ends_with(local(setup, IBV_WR_RDMA_READ, &foreign),
+		       IBV_WC_LOC_PROT_ERR);
+	/* it is good where it belongs */
+	sge = region_sge(&foreign, 0, 100);
+	wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+	wr.wr.rdma.remote_addr = own.rdma_addr;
+	wr.wr.rdma.rkey = own.mr->rkey;
+	ok = ok && all_are(foreign.addr, PAGE_BYTES, FILL_BYTE) &&
+	     succeeds(try_request(setup, false, wr));
+	region_destroy(&foreign);
+	region_destroy(&own);
+	return ok;
+}
+
 /* --- dma-bufs ----------------------------------------------------------------- */
 
 #define DMABUF_BYTES (8 * PAGE_BYTES)
@@ -333,6 +512,10 @@ static const struct {
 	{ null_of_other_pd, "null region: of another PD", false },
 	{ null_stale, "null region: deregistered", false },
 	{ dm_imported, "device memory imported", false },
+	{ gains_rights, "registered again: for writing, too", false },
+	{ loses_rights, "registered again: for reading only", false },
+	{ gains_too_much, "registered again: for more than may be", false },
+	{ key_of_other_device, "keys of another device", false },
 	{ dmabuf_traffic, "dma-buf: data in both directions", true },
 	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
 	{ dmabuf_refused, "dma-buf: what is refused", true },
