@@ -94,6 +94,15 @@ def not_printed(values, flags, table):
             name not in values and name not in flags]
 
 
+def without_comments(path):
+    """The text of a file, but for what says nothing to a machine."""
+    with open(path, encoding='utf-8') as file:
+        text = file.read()
+    if path.endswith('.c'):
+        return re.sub(r'/\*.*?\*/|//.*?$', '', text, flags=re.S | re.M)
+    return re.sub(r'^\s*#.*?$', '', text, flags=re.M)
+
+
 def sources(test):
     """The text of all that a test consists of, or None."""
     paths = [path for folder in ('tests', 'pyverbs-tests')
@@ -105,38 +114,52 @@ def sources(test):
         paths += glob.glob('pyverbs-tests/*.py')
         paths.append('pyverbs-tests/suite.sh')
     paths.append('tests/lib/memory.c')  # kinds of memory
-    text = ''
-    for path in paths:
-        with open(path, encoding='utf-8') as file:
-            text += file.read()
-    return text
+    return ''.join(without_comments(path) for path in paths)
 
 
-def has_case(text, case):
-    """Is there such a name, or one that is made by putting the first word in?"""
+def names_in(text):
+    """What may be a case's name: strings, methods and modules of pyverbs."""
+    text = re.sub(r'"\s*\n\s*"', '', text)
+    names = set(re.findall(r'"([^"\n]+)"', text))
+    return names | set(re.findall(r'\btest_\w+', text))
+
+
+def is_made(case, template, names):
+    """Is it the template with other names, or numbers, put in?"""
+    pattern = re.sub(r'%[a-z]*[du]', r'\\d+', re.escape(template))
+    pattern = pattern.replace('%s', '(.+)')
+    match = re.fullmatch(pattern, case)
+    return match and all(word in names for word in match.groups())
+
+
+def has_case(names, case):
+    """Is there such a name, one that begins so, or one that is made so?"""
     case = re.sub(r' \(.*\)$', '', case)
     if case.endswith('…'):
-        return case[:-1].rstrip() in text
-    words = case.split(' ', 1)
-    return case in text or (
-        len(words) > 1 and f'"{words[0]}"' in text and f'%s {words[1]}' in text)
+        return any(name.startswith(case[:-1].rstrip()) for name in names)
+    return case in names or any(
+        is_made(case, name, names) for name in names if '%' in name and
+        re.search('[a-z]{3}', name))
 
 
 def unknown_cases(table):
     """Tests and cases that rows name and that aren't there."""
     wrong, named = [], 0
     for row in table:
-        test, text = '', None
+        test, names = '', None
         for part in row.tests.split(';'):
             part = part.strip()
             first, _, rest = part.partition(':')
             if first == 'none':
                 break
-            if sources(first) is not None:
-                test, text, part = first, sources(first), rest.strip()
-            if text is None:
+            text = sources(first)
+            if text is not None:
+                test, names, part = first, names_in(text), rest.strip()
+            if names is None:
                 wrong.append(f'{row.names[0]}: there is no test {first}')
-            elif part and not has_case(text, part):
+            elif not part:
+                wrong.append(f'{row.names[0]}: no case of {test} is named')
+            elif not has_case(names, part):
                 wrong.append(f'{row.names[0]}: {test} has no case "{part}"')
             named += 1
     return wrong if named > 30 else wrong + [f'only {named} are named']
