@@ -33,8 +33,7 @@ static bool mic_serve_service_ok(const struct mic_op *op)
 	case IB_QPT_XRC_INI:
 		return op->code != MIC_OP_MAP;
 	case IB_QPT_UC:
-		return (op->code == MIC_OP_SEND || op->code == MIC_OP_WRITE) &&
-		       !(op->flags & MIC_OP_INV);
+		return op->code == MIC_OP_SEND || op->code == MIC_OP_WRITE;
 	case IB_QPT_UD:
 	case IB_QPT_GSI:
 		return op->code == MIC_OP_SEND && !(op->flags & MIC_OP_INV) &&
