@@ -354,6 +354,26 @@ static bool mic_resp_goes_on(struct mic_qp *qp, const struct mic_op *op)
 	return op->psn == resp->epsn && op->seg_off == resp->offset;
 }
 
+/*
+ * In sequence, and not behind one that was refused: several requests of a remote
+ * node are on their way at once, and the PSN of the first may be one that this
+ * side is past, with the others as expected. The sender has them fail together.
+ */
+static bool mic_resp_in_sequence(struct mic_qp *qp, const struct mic_op *op)
+{
+	struct mic_resp *resp = &qp->resp;
+	bool behind = resp->refused && op->psn == resp->refused_next;
+
+	if (op->psn == resp->epsn && !behind) {
+		resp->refused = false;
+		return op->flags & MIC_OP_FIRST || op->seg_off <= resp->offset;
+	}
+	resp->refused = true;
+	if (!behind || op->flags & MIC_OP_LAST)
+		resp->refused_next = (op->psn + op->npsn) & 0xffffff;
+	return false;
+}
+
 /* Only the QP at the other end of the connection is listened to. */
 static bool mic_resp_accepts_connected(struct mic_qp *qp,
 				       const struct mic_op *op)
@@ -367,10 +387,8 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 	 * Out of sequence: the two sides disagree on the PSN, or what came
 	 * before did not get through.
 	 */
-	if (!mic_qp_is_reliable(qp))
-		return mic_resp_goes_on(qp, op);
-	return op->psn == qp->resp.epsn &&
-	       (op->flags & MIC_OP_FIRST || op->seg_off <= qp->resp.offset);
+	return mic_qp_is_reliable(qp) ? mic_resp_in_sequence(qp, op) :
+					mic_resp_goes_on(qp, op);
 }
 
 static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)

@@ -164,6 +164,8 @@ struct mic_req {
  * @active: a receive was taken from the queue and is not complete
  * @xrc_srqn: XRC: the SRQ the receive under way was taken from
  * @epsn: packet sequence number the next message must have
+ * @refused: the last one came out of sequence
+ * @refused_next: PSN of what follows on that
  * @offset: how much of that message has arrived
  * @post_lock: kernel consumers: serialises posting
  */
@@ -175,6 +177,8 @@ struct mic_resp {
 	struct mic_sges sges;
 	u64 wr_id;
 	u32 epsn;
+	bool refused;
+	u32 refused_next;
 	u32 offset;
 	u32 xrc_srqn;
 	spinlock_t post_lock;

@@ -107,8 +107,10 @@ static void mic_qp_set_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
 		to->retry_cnt = attr->retry_cnt;
 	if (mask & IB_QP_RNR_RETRY)
 		to->rnr_retry = attr->rnr_retry;
-	if (mask & IB_QP_RQ_PSN)
+	if (mask & IB_QP_RQ_PSN) {
 		qp->resp.epsn = attr->rq_psn & 0xffffff;
+		qp->resp.refused = false;
+	}
 	if (mask & IB_QP_SQ_PSN)
 		qp->req.psn = attr->sq_psn & 0xffffff;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
