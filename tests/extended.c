@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "bind.h"
+#include "proxy.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -92,6 +93,7 @@ static bool ex_batch(struct setup *setup)
 	memset(setup->b_mem.addr, 0, 100 * 8);
 	for (id = 1; id < 100; id++)
 		memcpy(setup->a_mem.addr + 8 * id, &id, 8);
+	proxy_sync();
 	for (id = 1; ok && id < 97; id += 8) {
 		ibv_wr_start(qp);
 		for (uint64_t i = id; i < id + 8; i++)

@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "event.h"
+#include "proxy.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -535,8 +536,10 @@ int main(int argc, char **argv)
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&setup, &neighbours, i);
 	tap_ok(run_overflow(&setup, &neighbours), "completion queue overflow");
-	tap_ok(run_overrun(&setup, &neighbours),
-	       "overflow of a completion queue that ignores it");
+	/* between machines, what has arrived has not completed yet */
+	if (!proxy_is_name(setup.b_dev.name))
+		tap_ok(run_overrun(&setup, &neighbours),
+		       "overflow of a completion queue that ignores it");
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "setup.h"
+#include "withhold.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
@@ -46,7 +47,6 @@ enum ibv_wc_status transfer(struct setup *setup, struct endpoint *a,
 			    uint32_t rkey);
 enum ibv_wc_status access_demand(struct stage *stage, enum ibv_wr_opcode opcode,
 				 const struct demand *demand);
-int withhold(uint8_t *addr, size_t length);
 
 /* pages.c */
 bool demand_advertised(struct stage *stage);

@@ -3,16 +3,12 @@
  * Regions whose memory is not pinned, and access to it.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "demand.h"
+#include "proxy.h"
 #include "tap.h"
 #include "work.h"
 
@@ -38,6 +34,7 @@ bool demand_map(struct demand *demand, struct ibv_pd *pd, size_t length,
 	demand->length = length;
 	demand->addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	proxy_share(pd, demand->addr, length);
 	demand->mr = ibv_reg_mr(pd, implicit ? NULL : demand->addr,
 				implicit ? SIZE_MAX : length, DEMAND_ACCESS);
 	return check(demand->mr, "ibv_reg_mr: %s", strerror(errno));
@@ -76,23 +73,4 @@ enum ibv_wc_status access_demand(struct stage *stage, enum ibv_wr_opcode opcode,
 {
 	return transfer(stage->setup, &stage->a, opcode,
 			(uintptr_t)demand->addr, demand->mr->rkey);
-}
-
-/* A page that only a program can provide, which never does. */
-int withhold(uint8_t *addr, size_t length)
-{
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register range = {
-		.range = { .start = (uintptr_t)addr, .len = length },
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	if (fd >= 0 && (ioctl(fd, UFFDIO_API, &api) ||
-			ioctl(fd, UFFDIO_REGISTER, &range))) {
-		close(fd);
-		fd = -1;
-	}
-	check(fd >= 0, "userfaultfd: %s", strerror(errno));
-	return fd;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "proxy.h"
 #include "tap.h"
 
 enum { PORT = 1 };
@@ -14,6 +15,8 @@ struct ibv_context *device_open_context(const char *name)
 	struct ibv_device **list;
 	int count, i;
 
+	if (proxy_is_name(name))
+		return proxy_open(name);
 	list = ibv_get_device_list(&count);
 	if (!list)
 		return NULL;
@@ -48,6 +51,14 @@ static void pick_gid(struct device *dev)
 	bail("%s has no RoCE v2 GID of an IPv4 address", dev->name);
 }
 
+static void describe(struct device *dev)
+{
+	if (ibv_query_device(dev->ctx, &dev->attr) ||
+	    ibv_query_port(dev->ctx, PORT, &dev->port))
+		bail("cannot query device %s", dev->name);
+	pick_gid(dev);
+}
+
 void device_open(struct device *dev, const char *name)
 {
 	memset(dev, 0, sizeof(*dev));
@@ -55,10 +66,10 @@ void device_open(struct device *dev, const char *name)
 	dev->ctx = device_open_context(name);
 	if (!dev->ctx)
 		bail("cannot open device %s: %s", name, strerror(errno));
-	if (ibv_query_device(dev->ctx, &dev->attr) ||
-	    ibv_query_port(dev->ctx, PORT, &dev->port))
-		bail("cannot query device %s", name);
-	pick_gid(dev);
+	if (proxy_is(dev->ctx))
+		proxy_describe(dev);
+	else
+		describe(dev);
 	dev->pd = ibv_alloc_pd(dev->ctx);
 	if (!dev->pd)
 		bail("%s: ibv_alloc_pd: %s", name, strerror(errno));

@@ -32,7 +32,8 @@ unsigned int device_mtu(const struct device *dev);
 /*
  * The names of the device to test and of its peer: the arguments
  * "--device NAME" and "--peer NAME", or MIC_TEST_DEVICE and MIC_TEST_PEER in
- * the environment, or mic0 and mic1. Removes the arguments from @argv.
+ * the environment, or mic0 and mic1. Removes the arguments from @argv. A device
+ * of another machine is called ADDRESS:PORT (proxy.h).
  */
 void device_names(int *argc, char **argv, const char **device,
 		  const char **peer);

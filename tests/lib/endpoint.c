@@ -67,8 +67,10 @@ static bool create_xrc_qp(struct endpoint *ep)
 		init.send_cq = ep->send_cq;
 		init.cap.max_send_wr = options->depth;
 		init.cap.max_send_sge = options->sges;
+		init.cap.max_inline_data = options->inline_bytes;
 	}
 	ep->qp = ibv_create_qp_ex(ep->dev->ctx, &init);
+	ep->max_inline = init.cap.max_inline_data;
 	return ep->qp;
 }
 

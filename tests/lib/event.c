@@ -58,9 +58,10 @@ bool event_expect(struct ibv_context *ctx, enum ibv_event_type type,
 {
 	enum ibv_event_type found;
 	const void *found_object;
+	uint64_t end = deadline();
 
 	do {
-		if (!becomes_readable(ctx->async_fd))
+		if (!becomes_readable(ctx->async_fd) || now_ms() > end)
 			return check(false, "the event '%s' does not come",
 				     ibv_event_type_str(type));
 	} while (!take_event(ctx, &found, &found_object));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,12 +37,89 @@ void process_start(struct process *process, int (*main)(int, void *),
 	process->socket = sockets[0];
 }
 
+static void send_at_once(int fd)
+{
+	int yes = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
+
+int connect_to(const char *where)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char host[INET_ADDRSTRLEN];
+	unsigned short port;
+
+	if (sscanf(where, "%15[0-9.]:%hu", host, &port) != 2 ||
+	    inet_pton(AF_INET, host, &address.sin_addr) != 1)
+		bail("not ADDRESS:PORT: %s", where);
+	address.sin_port = htons(port);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		bail("%s: %s", where, strerror(errno));
+	send_at_once(fd);
+	return fd;
+}
+
+void process_connect(struct process *process, const char *where)
+{
+	process->pid = 0;
+	process->socket = connect_to(where);
+}
+
+static int listen_at(const char *port)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int yes = 1;
+
+	address.sin_port = htons(atoi(port));
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
+	    listen(fd, 8))
+		bail("port %s: %s", port, strerror(errno));
+	return fd;
+}
+
+void process_serve(const char *port, int (*main)(int, void *), void *argument)
+{
+	int listener = listen_at(port), fd, status;
+
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0 || fork()) {
+			close(fd);
+			continue;
+		}
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(listener);
+		send_at_once(fd);
+		status = main(fd, argument);
+		/* what waitpid() tells of a child */
+		message_send(fd, &status, sizeof(status));
+		exit(status);
+	}
+}
+
+static bool remote_end(struct process *process)
+{
+	int status = -1;
+
+	shutdown(process->socket, SHUT_WR);
+	message_receive(process->socket, &status, sizeof(status));
+	close(process->socket);
+	return check(!status, "the other process ends with status %d", status);
+}
+
 bool process_end(struct process *process)
 {
 	uint64_t end = deadline();
 	unsigned int round = 0;
 	int status;
 
+	if (!process->pid)
+		return remote_end(process);
 	close(process->socket);
 	while (waitpid(process->pid, &status, WNOHANG) == 0) {
 		if (now_ms() > end) {
@@ -61,7 +141,7 @@ bool message_send(int socket, const void *data, size_t length)
 bool message_receive(int socket, void *data, size_t length)
 {
 	return becomes_readable(socket) &&
-	       recv(socket, data, length, 0) == (ssize_t)length;
+	       recv(socket, data, length, MSG_WAITALL) == (ssize_t)length;
 }
 
 bool message_relay(int from, int to, void *message, size_t length)

@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 struct process {
-	pid_t pid;
+	pid_t pid; /* 0: it is on another machine */
 	int socket;
 };
 
@@ -21,8 +21,18 @@ struct process {
 void process_start(struct process *process, int (*main)(int, void *),
 		   void *argument);
 
+/* The same, by the process_serve() at ADDRESS:PORT. */
+void process_connect(struct process *process, const char *where);
+
+/* Fork for each that connects; never returns. */
+void process_serve(const char *port, int (*main)(int, void *), void *argument)
+	__attribute__((noreturn));
+
 /* Close the socket, which ends the child, and take its exit status. */
 bool process_end(struct process *process);
+
+/* A connection with ADDRESS:PORT, or the end of the test. */
+int connect_to(const char *where);
 
 /* Whole messages; false when the other side is gone or silent too long. */
 bool message_send(int socket, const void *data, size_t length);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "proxy.h"
 #include "tap.h"
 #include "work.h"
 
@@ -78,6 +79,8 @@ enum ibv_wc_opcode completion_of(enum ibv_wr_opcode opcode)
 		return IBV_WC_COMP_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case IBV_WR_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -99,6 +102,9 @@ int try_post_send(struct endpoint *ep, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
+	/* what was written before is there before */
+	if (!proxy_is(ep->qp->context))
+		proxy_sync();
 	return ibv_post_send(ep->qp, wr, &bad);
 }
 
@@ -140,6 +146,8 @@ static int poll_one(struct ibv_cq *cq, struct ibv_wc *wc)
 
 	if (count < 0)
 		bail("ibv_poll_cq fails: %d", count);
+	if (count && !proxy_is(cq->context))
+		proxy_sync();
 	return count;
 }
 
