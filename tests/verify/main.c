@@ -3,23 +3,29 @@
  * Does every operation move exactly the right bytes? Operations x sizes x
  * alignments x ways to split the buffers x kinds of memory, in one process
  * and between two, with the bytes around each buffer checked as well.
+ *
+ * verify serve PORT is the other process for a verify --peer ADDRESS:PORT on
+ * another machine, which with "short" tries less.
  */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "process.h"
+#include "proxy.h"
 #include "tap.h"
 #include "verify.h"
 #include "work.h"
+
+/* Where the peer is. */
+enum distance { ONE_PROCESS, TWO_PROCESSES, TWO_MACHINES };
 
 /* Two sides: both here, or @peer in a process of its own. */
 struct session {
 	const char *device_name;
 	const char *peer_name;
-	enum ibv_qp_type type;
-	enum memory_kind kind;
-	bool two_processes;
+	struct setting setting;
+	enum distance distance;
 	struct side local;
 	struct side peer;
 	struct process process;
@@ -58,14 +64,16 @@ static void must(bool ok)
 /* The peer's process: do what the messages ask for until they end. */
 static int peer_main(int socket, void *argument)
 {
-	struct session *session = argument;
-	struct side *side = &session->peer;
+	const char *name = argument;
 	struct endpoint_address address;
+	struct setting setting;
 	struct message message;
 	struct remote remote;
+	struct side peer, *side = &peer;
 	bool ok;
 
-	side_open(side, session->peer_name, session->type, session->kind);
+	must(message_receive(socket, &setting, sizeof(setting)));
+	side_open(side, name, &setting, true);
 	address = endpoint_address(&side->ep);
 	remote = remote_of(side);
 	must(message_send(socket, &address, sizeof(address)) &&
@@ -86,20 +94,32 @@ static int peer_main(int socket, void *argument)
 	return 0;
 }
 
+static void start_peer(struct session *session)
+{
+	if (session->distance == TWO_MACHINES)
+		process_connect(&session->process, session->peer_name);
+	else
+		process_start(&session->process, peer_main,
+			      (void *)session->peer_name);
+	/* what it has to be told first */
+	must(message_send(session->process.socket, &session->setting,
+			  sizeof(session->setting)));
+}
+
 static struct remote session_open(struct session *session)
 {
 	struct endpoint_address address;
-	struct remote remote = { 0, 0 };
+	struct remote remote = { 0, 0, 0 };
 	bool ok;
 
-	if (session->two_processes)
-		process_start(&session->process, peer_main, session);
+	if (session->distance != ONE_PROCESS)
+		start_peer(session);
 	else
-		side_open(&session->peer, session->peer_name, session->type,
-			  session->kind);
-	side_open(&session->local, session->device_name, session->type,
-		  session->kind);
-	if (!session->two_processes) {
+		side_open(&session->peer, session->peer_name, &session->setting,
+			  true);
+	side_open(&session->local, session->device_name, &session->setting,
+		  false);
+	if (session->distance == ONE_PROCESS) {
 		pair_connect(&session->local.ep, &session->peer.ep);
 		return remote_of(&session->peer);
 	}
@@ -116,7 +136,7 @@ static struct remote session_open(struct session *session)
 static bool session_close(struct session *session)
 {
 	side_close(&session->local);
-	if (session->two_processes)
+	if (session->distance != ONE_PROCESS)
 		return process_end(&session->process);
 	side_close(&session->peer);
 	return true;
@@ -128,7 +148,7 @@ static bool ask_peer(struct session *session, enum request request,
 	struct message message = { request, *transfer };
 	bool ok = true;
 
-	if (session->two_processes) {
+	if (session->distance != ONE_PROCESS) {
 		must(message_send(session->process.socket, &message,
 				  sizeof(message)) &&
 		     message_receive(session->process.socket, &ok, sizeof(ok)));
@@ -165,6 +185,11 @@ static uint32_t next_seed(void)
 	return ++seed;
 }
 
+static bool is_of_word(enum ibv_wr_opcode opcode)
+{
+	return opcode_is_atomic(opcode) || opcode == IBV_WR_ATOMIC_WRITE;
+}
+
 /* All alignments and shapes of one operation and size: one case. */
 static bool run_variants(struct session *session, const struct remote *remote,
 			 enum ibv_wr_opcode opcode, uint32_t size,
@@ -184,7 +209,7 @@ static bool run_variants(struct session *session, const struct remote *remote,
 			transfer.local_offset = LEAD_BYTES +
 						alignments[i].local;
 			transfer.peer_offset = LEAD_BYTES + alignments[i].peer;
-			if (opcode_is_atomic(opcode))
+			if (is_of_word(opcode))
 				transfer.peer_offset = LEAD_BYTES - 8 + 8 * i;
 			if (!run_transfer(session, remote, &transfer))
 				return false;
@@ -199,14 +224,29 @@ static const enum ibv_wr_opcode data_opcodes[] = {
 	IBV_WR_RDMA_READ,
 };
 
-static const enum ibv_wr_opcode atomic_opcodes[] = {
+/* Not every device has the last one. */
+static const enum ibv_wr_opcode word_opcodes[] = {
 	IBV_WR_ATOMIC_CMP_AND_SWP,
 	IBV_WR_ATOMIC_FETCH_AND_ADD,
+	IBV_WR_ATOMIC_WRITE,
+};
+
+static const char *const distance_names[] = {
+	[ONE_PROCESS] = "one process",
+	[TWO_PROCESSES] = "two processes",
+	[TWO_MACHINES] = "two machines",
 };
 
 static const char *type_name(const struct session *session)
 {
-	return session->type == IBV_QPT_UC ? "UC" : "RC";
+	switch (session->setting.type) {
+	case IBV_QPT_UC:
+		return "UC";
+	case IBV_QPT_XRC_SEND:
+		return "XRC";
+	default:
+		return "RC";
+	}
 }
 
 /*
@@ -216,10 +256,11 @@ static const char *type_name(const struct session *session)
 static bool report(const struct session *session, bool ok, const char *what,
 		   uint32_t size)
 {
-	tap_ok(ok, "%s to %s, %s, %s, %s memory: %s, %u bytes",
+	tap_ok(ok, "%s to %s, %s, %s, %s memory%s: %s, %u bytes",
 	       session->device_name, session->peer_name,
-	       session->two_processes ? "two processes" : "one process",
-	       type_name(session), memory_name(session->kind), what, size);
+	       distance_names[session->distance], type_name(session),
+	       memory_name(session->setting.kind),
+	       session->setting.on_demand ? " on demand" : "", what, size);
 	if (!ok)
 		tap_note("the session ends here");
 	return ok;
@@ -245,7 +286,7 @@ static bool run_data(struct session *session, const struct remote *remote,
 {
 	/* READ is the last one: UC has all the others. */
 	unsigned int opcodes = COUNT(data_opcodes) -
-			       (session->type == IBV_QPT_UC);
+			       (session->setting.type == IBV_QPT_UC);
 	unsigned int i;
 
 	for (i = 0; i < opcodes; i++)
@@ -254,13 +295,32 @@ static bool run_data(struct session *session, const struct remote *remote,
 	return true;
 }
 
-static bool run_atomics(struct session *session, const struct remote *remote)
+static bool has_atomic_write(const struct session *session)
 {
+	const struct side *side = &session->local;
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = side->ep.send_cq,
+		.recv_cq = side->ep.recv_cq,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = side->dev.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(side->dev.ctx, &attr);
+
+	return qp && !ibv_destroy_qp(qp);
+}
+
+static bool run_words(struct session *session, const struct remote *remote)
+{
+	unsigned int count = COUNT(word_opcodes) - !has_atomic_write(session);
 	static const uint32_t size = 8;
 	unsigned int i;
 
-	for (i = 0; i < COUNT(atomic_opcodes); i++)
-		if (!run_sizes(session, remote, atomic_opcodes[i], &size, 1))
+	for (i = 0; i < count; i++)
+		if (!run_sizes(session, remote, word_opcodes[i], &size, 1))
 			return false;
 	return true;
 }
@@ -296,8 +356,8 @@ static void run_session(struct session *session, const uint32_t *sizes,
 	bool ok;
 
 	ok = run_data(session, &remote, sizes, count);
-	if (ok && session->type == IBV_QPT_RC)
-		ok = run_atomics(session, &remote);
+	if (ok && session->setting.type != IBV_QPT_UC)
+		ok = run_words(session, &remote);
 	if (ok)
 		ok = run_inline(session, &remote);
 	if (!session_close(session) && ok)
@@ -314,6 +374,30 @@ static bool has_memory(enum memory_kind kind)
 	return true;
 }
 
+static bool has_on_demand(const char *name)
+{
+	struct ibv_device_attr_ex attr;
+	struct device dev;
+	bool has;
+
+	device_open(&dev, name);
+	has = !ibv_query_device_ex(dev.ctx, NULL, &attr) &&
+	      attr.odp_caps.general_caps & IBV_ODP_SUPPORT;
+	device_close(&dev);
+	return has;
+}
+
+static void run_on_demand(struct session *session)
+{
+	if (!has_on_demand(session->device_name)) {
+		tap_skip("the device has no on-demand paging", "on demand");
+		return;
+	}
+	session->setting.on_demand = true;
+	run_session(session, few_sizes, COUNT(few_sizes));
+	session->setting.on_demand = false;
+}
+
 static void run_kinds(struct session *session)
 {
 	unsigned int kind;
@@ -321,14 +405,15 @@ static void run_kinds(struct session *session)
 	for (kind = 0; kind < MEMORY_KINDS; kind++) {
 		if (kind == MEMORY_ANON)
 			continue;
-		session->kind = kind;
+		session->setting.kind = kind;
 		if (has_memory(kind))
 			run_session(session, few_sizes, COUNT(few_sizes));
 		else
 			tap_skip("no such memory here", "memory kind %s",
 				 memory_name(kind));
 	}
-	session->kind = MEMORY_ANON;
+	session->setting.kind = MEMORY_ANON;
+	run_on_demand(session);
 }
 
 static bool has_type(const char *name, enum ibv_qp_type type)
@@ -346,31 +431,60 @@ static bool has_type(const char *name, enum ibv_qp_type type)
 	return has;
 }
 
-static void run_uc(struct session *session)
+static void run_type(struct session *session, enum ibv_qp_type type,
+		     const char *name)
 {
-	if (!has_type(session->device_name, IBV_QPT_UC)) {
-		tap_skip("the device has no UC", "UC");
+	if (!has_type(session->device_name, type)) {
+		tap_skip("the device has no such queue pairs", "%s", name);
 		return;
 	}
-	session->type = IBV_QPT_UC;
+	session->setting.type = type;
 	run_session(session, few_sizes, COUNT(few_sizes));
-	session->type = IBV_QPT_RC;
+	session->setting.type = IBV_QPT_RC;
+}
+
+static void run_here(struct session *session)
+{
+	session->distance = TWO_PROCESSES;
+	run_session(session, all_sizes, COUNT(all_sizes));
+	run_kinds(session);
+	session->distance = ONE_PROCESS;
+	run_type(session, IBV_QPT_UC, "UC");
+	run_type(session, IBV_QPT_XRC_SEND, "XRC");
+	session->peer_name = session->device_name;
+	run_session(session, all_sizes, COUNT(all_sizes));
+}
+
+static void run_machines(struct session *session, bool all)
+{
+	session->distance = TWO_MACHINES;
+	if (all) {
+		run_session(session, all_sizes, COUNT(all_sizes));
+		run_kinds(session);
+	} else {
+		run_session(session, few_sizes, COUNT(few_sizes));
+		run_on_demand(session);
+	}
+	run_type(session, IBV_QPT_UC, "UC");
+	run_type(session, IBV_QPT_XRC_SEND, "XRC");
 }
 
 int main(int argc, char **argv)
 {
-	struct session session = { .type = IBV_QPT_RC, .kind = MEMORY_ANON };
+	struct session session = {
+		.setting = { .type = IBV_QPT_RC, .kind = MEMORY_ANON },
+	};
 	const char *device, *peer;
 
 	device_names(&argc, argv, &device, &peer);
+	if (argc == 3 && !strcmp(argv[1], "serve"))
+		process_serve(argv[2], peer_main, (void *)device);
 	session.device_name = device;
 	session.peer_name = peer;
-	session.two_processes = true;
-	run_session(&session, all_sizes, COUNT(all_sizes));
-	run_kinds(&session);
-	session.two_processes = false;
-	run_uc(&session);
-	session.peer_name = device;
-	run_session(&session, all_sizes, COUNT(all_sizes));
+	if (proxy_is_name(peer))
+		run_machines(&session,
+			     argc != 2 || strcmp(argv[1], "short") != 0);
+	else
+		run_here(&session);
 	return tap_end();
 }

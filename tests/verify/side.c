@@ -4,6 +4,8 @@
  * byte in and around its buffer.
  */
 #include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +92,20 @@ static void peer_layout(const struct side *side, struct layout *layout,
 			    transfer->size, side->max_sges);
 }
 
+static void post_shared_receive(struct side *side, uint64_t id,
+				struct ibv_sge *sges, int count)
+{
+	struct ibv_recv_wr wr = {
+		.wr_id = id,
+		.sg_list = sges,
+		.num_sge = count,
+	};
+	struct ibv_recv_wr *bad;
+
+	if (ibv_post_srq_recv(side->srq, &wr, &bad))
+		bail("the shared receive queue takes no receive");
+}
+
 static void peer_post_receive(struct side *side, const struct layout *layout,
 			      const struct transfer *transfer)
 {
@@ -98,7 +114,10 @@ static void peer_post_receive(struct side *side, const struct layout *layout,
 
 	if (transfer->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
 		count = layout_sges(layout, &side->region, sges);
-	post_recv(&side->ep, transfer->seed, sges, count);
+	if (side->srq)
+		post_shared_receive(side, transfer->seed, sges, count);
+	else
+		post_recv(&side->ep, transfer->seed, sges, count);
 }
 
 void peer_prepare(struct side *side, const struct transfer *transfer)
@@ -191,6 +210,8 @@ void local_post(struct side *side, const struct transfer *transfer,
 	int i;
 
 	wr.imm_data = htobe32(~transfer->seed);
+	if (side->ep.options.type == IBV_QPT_XRC_SEND)
+		wr.qp_type.xrc.remote_srqn = remote->srq_num;
 	if (opcode_is_atomic(transfer->opcode)) {
 		wr.wr.atomic.remote_addr = addr;
 		wr.wr.atomic.rkey = remote->rkey;
@@ -230,14 +251,57 @@ bool local_check(struct side *side, const struct transfer *transfer)
 
 struct remote remote_of(const struct side *side)
 {
-	return (struct remote){ side->region.rdma_addr, side->region.mr->rkey };
+	struct remote remote = { side->region.rdma_addr, side->region.mr->rkey,
+				 0 };
+
+	if (side->srq && ibv_get_srq_num(side->srq, &remote.srq_num))
+		bail("ibv_get_srq_num fails");
+	return remote;
 }
 
-void side_open(struct side *side, const char *name, enum ibv_qp_type type,
-	       enum memory_kind kind)
+static void open_xrc_target(struct side *side, struct endpoint_options *options)
 {
-	struct endpoint_options options = endpoint_options(type);
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex queue = {
+		.attr = { .max_wr = options->depth, .max_sge = options->sges },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = side->dev.pd,
+	};
 
+	side->xrcd = ibv_open_xrcd(side->dev.ctx, &domain);
+	side->srq_cq = ibv_create_cq(side->dev.ctx, (int)options->depth, NULL,
+				     NULL, 0);
+	if (!side->xrcd || !side->srq_cq)
+		bail("no XRC domain: %s", strerror(errno));
+	queue.xrcd = side->xrcd;
+	queue.cq = side->srq_cq;
+	side->srq = ibv_create_srq_ex(side->dev.ctx, &queue);
+	if (!side->srq)
+		bail("no XRC shared receive queue: %s", strerror(errno));
+	options->type = IBV_QPT_XRC_RECV;
+	options->xrcd = side->xrcd;
+	options->recv_cq = side->srq_cq;
+}
+
+static void close_xrc_target(struct side *side)
+{
+	check(!ibv_destroy_srq(side->srq), "ibv_destroy_srq fails");
+	check(!ibv_destroy_cq(side->srq_cq), "ibv_destroy_cq fails");
+	check(!ibv_close_xrcd(side->xrcd), "ibv_close_xrcd fails");
+}
+
+void side_open(struct side *side, const char *name,
+	       const struct setting *setting, bool peer)
+{
+	struct endpoint_options options = endpoint_options(setting->type);
+
+	memset(side, 0, sizeof(*side));
 	device_open(&side->dev, name);
 	side->max_sges = side->dev.attr.max_sge < MAX_SGES ?
 				 side->dev.attr.max_sge :
@@ -245,14 +309,18 @@ void side_open(struct side *side, const char *name, enum ibv_qp_type type,
 	options.sges = side->max_sges;
 	options.inline_bytes = MAX_INLINE;
 	options.depth = 4;
+	if (peer && setting->type == IBV_QPT_XRC_SEND)
+		open_xrc_target(side, &options);
 	if (!endpoint_try_create(&side->ep, &side->dev, &options)) {
 		/* Not every device has that much inline data. */
 		options.inline_bytes = 64;
 		endpoint_create(&side->ep, &side->dev, &options);
 	}
-	if (!region_map(&side->region, kind, REGION_BYTES))
-		bail("no memory of kind %s", memory_name(kind));
-	region_register(&side->region, side->dev.pd, ACCESS_ALL);
+	if (!region_map(&side->region, setting->kind, REGION_BYTES))
+		bail("no memory of kind %s", memory_name(setting->kind));
+	region_register(&side->region, side->dev.pd,
+			setting->on_demand ? ACCESS_ALL | IBV_ACCESS_ON_DEMAND :
+					     ACCESS_ALL);
 	side->expected = malloc(REGION_BYTES);
 	if (!side->expected)
 		bail("out of memory");
@@ -261,6 +329,8 @@ void side_open(struct side *side, const char *name, enum ibv_qp_type type,
 void side_close(struct side *side)
 {
 	endpoint_destroy(&side->ep);
+	if (side->srq)
+		close_xrc_target(side);
 	region_destroy(&side->region);
 	device_close(&side->dev);
 	free(side->expected);

@@ -44,6 +44,13 @@ struct transfer {
 	uint32_t seed;
 	bool is_inline;
 };
+/* What both sides are made of. */
+struct setting {
+	enum ibv_qp_type type; /* of the side that requests */
+	enum memory_kind kind;
+	bool on_demand; /* nothing pins the memory */
+};
+
 /* One end of a connection, and what its memory should look like. */
 struct side {
 	struct device dev;
@@ -51,11 +58,16 @@ struct side {
 	struct region region;
 	uint8_t *expected; /* what the region should hold */
 	int max_sges;
+	/* of the target of an XRC connection; its receives are the queue's */
+	struct ibv_xrcd *xrcd;
+	struct ibv_srq *srq;
+	struct ibv_cq *srq_cq;
 };
 /* Where the peer's memory is. */
 struct remote {
 	uint64_t addr;
 	uint32_t rkey;
+	uint32_t srq_num;
 };
 
 void make_layout(struct layout *layout, enum shape shape, size_t offset,
@@ -66,8 +78,8 @@ int layout_sges(const struct layout *layout, const struct region *region,
 void write_layout(uint8_t *memory, const struct layout *layout,
 		  const uint8_t *bytes);
 
-void side_open(struct side *side, const char *name, enum ibv_qp_type type,
-	       enum memory_kind kind);
+void side_open(struct side *side, const char *name,
+	       const struct setting *setting, bool peer);
 void side_close(struct side *side);
 struct remote remote_of(const struct side *side);
 
