@@ -43,6 +43,16 @@ listens() {
 	on_machine "$1" ss -Hltn "sport = :$2" | grep -q .
 }
 
+# serves PORT COMMAND...: COMMAND listens there, on node 1; its pid here is in $server.
+serves() {
+	local port=$1
+
+	shift
+	./run on 1 "$@" &
+	server=$!
+	wait_until 30 listens 1 "$port"
+}
+
 # on_machine K COMMAND...: on node K, which may be this one.
 on_machine() {
 	local node=$1

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * lost --peer ADDRESS:PORT COMMAND...: what requests end with when COMMAND takes the
+ * machine away that they are for: those that are under way, those that wait for a
+ * receive there, and those that are posted when it is gone.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "proxy.h"
+#include "setup.h"
+#include "srq.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+enum { REGION_BYTES = 1 << 16, WORD = 8, FIRST = 1, BEHIND = 2 };
+
+static const enum ibv_wr_opcode opcodes[] = {
+	IBV_WR_SEND,
+	IBV_WR_SEND_WITH_IMM,
+	IBV_WR_SEND_WITH_INV,
+	IBV_WR_RDMA_WRITE,
+	IBV_WR_RDMA_WRITE_WITH_IMM,
+	IBV_WR_RDMA_READ,
+	IBV_WR_ATOMIC_CMP_AND_SWP,
+	IBV_WR_ATOMIC_FETCH_AND_ADD,
+	IBV_WR_ATOMIC_WRITE,
+};
+
+/* Both ends of connections; the other ends go with their machine. */
+struct ends {
+	struct endpoint a;
+	struct endpoint b;
+};
+
+static struct setup setup;
+static struct ends after[COUNT(opcodes)], writes, reads, waits, uc, ud;
+static struct xrc xrc;
+
+static void connect_ends(struct ends *ends, enum ibv_qp_type type)
+{
+	struct endpoint_options options = endpoint_options(type);
+
+	pair_create(&ends->a, &setup.a_dev, &ends->b, &setup.b_dev, &options);
+}
+
+static void open_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < COUNT(after); i++)
+		connect_ends(&after[i], IBV_QPT_RC);
+	connect_ends(&writes, IBV_QPT_RC);
+	connect_ends(&reads, IBV_QPT_RC);
+	connect_ends(&waits, IBV_QPT_RC);
+	connect_ends(&uc, IBV_QPT_UC);
+	connect_ends(&ud, IBV_QPT_UD);
+	xrc_open_domain(&xrc, &setup);
+	xrc.srq[0] = xrc_create_srq(&xrc, 1, 1);
+	xrc_connect(&xrc);
+}
+
+static void close_all(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < COUNT(after); i++)
+		pair_destroy(&after[i].a, &after[i].b);
+	pair_destroy(&writes.a, &writes.b);
+	pair_destroy(&reads.a, &reads.b);
+	pair_destroy(&waits.a, &waits.b);
+	pair_destroy(&uc.a, &uc.b);
+	pair_destroy(&ud.a, &ud.b);
+	xrc_close(&xrc);
+}
+
+static void post(struct endpoint *ep, uint64_t id, enum ibv_wr_opcode opcode,
+		 uint32_t length, struct ibv_ah *ah)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, length);
+	/* a word of it is aligned */
+	uint64_t addr = (setup.b_mem.rdma_addr + WORD) & ~(WORD - 1ULL);
+	struct ibv_send_wr wr = send_wr(id, opcode, &sge, 1);
+
+	if (ah) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = ud.b.qp->qp_num;
+		wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
+	} else if (opcode_is_atomic(opcode)) {
+		wr.wr.atomic.remote_addr = addr;
+		wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
+	} else {
+		wr.wr.rdma.remote_addr = addr;
+		wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+	}
+	if (ep == &xrc.a)
+		wr.qp_type.xrc.remote_srqn = 1;
+	post_send(ep, &wr);
+}
+
+/* The command's process; this one has devices open, which are closed there. */
+static pid_t start(char **command)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bail("fork: %s", strerror(errno));
+	if (!pid) {
+		execvp(command[0], command);
+		_exit(127);
+	}
+	return pid;
+}
+
+/* One after the other, until one fails. */
+static bool goes_on(struct endpoint *ep, enum ibv_wr_opcode opcode,
+		    enum ibv_wc_status *status)
+{
+	struct ibv_wc wc;
+
+	if (*status)
+		return false;
+	post(ep, FIRST, opcode, REGION_BYTES / 2, NULL);
+	*status = cq_wait(ep->send_cq, &wc) ? wc.status : IBV_WC_GENERAL_ERR;
+	return !*status;
+}
+
+static bool exceeded(enum ibv_wc_status status, const char *what)
+{
+	return tap_ok(check(status == IBV_WC_RETRY_EXC_ERR, "it ends with '%s'",
+			    ibv_wc_status_str(status)),
+		      "%s: transport retry counter exceeded", what);
+}
+
+static void lose(char **command)
+{
+	enum ibv_wc_status write = IBV_WC_SUCCESS, read = IBV_WC_SUCCESS;
+	uint64_t end = deadline();
+	pid_t pid = start(command);
+	bool more;
+	int status;
+
+	do {
+		more = goes_on(&writes.a, IBV_WR_RDMA_WRITE, &write);
+		more = goes_on(&reads.a, IBV_WR_RDMA_READ, &read) || more;
+	} while (more && now_ms() < end);
+	if (waitpid(pid, &status, 0) != pid || status)
+		bail("%s ends with status 0x%x", command[0], status);
+	exceeded(write, "WRITE under way");
+	exceeded(read, "READ under way");
+}
+
+static bool has_failed(struct endpoint *ep)
+{
+	enum ibv_qp_state state;
+
+	if (!cq_expect(ep->send_cq, FIRST, IBV_WC_RETRY_EXC_ERR) ||
+	    !cq_expect(ep->send_cq, BEHIND, IBV_WC_WR_FLUSH_ERR))
+		return false;
+	state = endpoint_state(ep);
+	return check(state == IBV_QPS_ERR, "it is in %s", state_name(state)) &&
+	       cq_stays_empty(ep->send_cq, 0);
+}
+
+static void post_two(struct endpoint *ep, enum ibv_wr_opcode opcode)
+{
+	post(ep, FIRST, opcode, WORD, NULL);
+	post(ep, BEHIND, IBV_WR_RDMA_WRITE, WORD, NULL);
+}
+
+static void reliable(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < COUNT(after); i++)
+		post_two(&after[i].a, opcodes[i]);
+	post_two(&xrc.a, IBV_WR_SEND);
+	for (i = 0; i < COUNT(after); i++)
+		tap_ok(has_failed(&after[i].a),
+		       "%s to what is gone: retry counter exceeded, then flushed",
+		       opcode_name(opcodes[i]));
+	tap_ok(has_failed(&xrc.a),
+	       "XRC SEND to what is gone: retry counter exceeded, then flushed");
+}
+
+static void unreliable(struct ibv_ah *ah)
+{
+	post(&uc.a, FIRST, IBV_WR_RDMA_WRITE, REGION_BYTES / 2, NULL);
+	post(&uc.a, BEHIND, IBV_WR_SEND, WORD, NULL);
+	tap_ok(cq_expect(uc.a.send_cq, FIRST, IBV_WC_SUCCESS) &&
+		       cq_expect(uc.a.send_cq, BEHIND, IBV_WC_SUCCESS),
+	       "UC to what is gone: success");
+	post(&ud.a, FIRST, IBV_WR_SEND, WORD, ah);
+	tap_ok(cq_expect(ud.a.send_cq, FIRST, IBV_WC_SUCCESS),
+	       "UD to what is gone: success");
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_ah *ah;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	if (argc < 2)
+		bail("usage: lost --peer ADDRESS:PORT COMMAND...");
+	open_all();
+	ah = address_handle(&setup.a_dev, &setup.b_dev.gid);
+	/* nobody has posted a receive */
+	post_two(&waits.a, IBV_WR_SEND);
+	if (!cq_stays_empty(waits.a.send_cq, 50))
+		bail("a SEND does not wait for its receive");
+	/* it can't be asked any more whether its memory has changed */
+	proxy_lost();
+	lose(argv + 1);
+	tap_ok(has_failed(&waits.a), "SEND that waits for a receive: "
+				     "retry counter exceeded, then flushed");
+	reliable();
+	unreliable(ah);
+	check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
+	close_all();
+	setup_close(&setup);
+	return tap_end();
+}
