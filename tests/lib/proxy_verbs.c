@@ -54,24 +54,29 @@ void *proxy_object(uint32_t object)
 	return object < object_room ? objects[object] : NULL;
 }
 
+static void make_room(uint32_t room)
+{
+	void **more = realloc(objects, room * sizeof(*objects));
+
+	if (!more)
+		bail("out of memory");
+	memset(more + object_room, 0, (room - object_room) * sizeof(*more));
+	objects = more;
+	object_room = room;
+}
+
 /* What stands for the object that @call has made; NULL if it has made none. */
 static void *made(const struct proxy_call *call, size_t size)
 {
-	uint32_t room = call->object + 64;
 	void *object;
 
 	if (!call->object)
 		return NULL;
 	object = calloc(1, size);
-	if (call->object >= object_room) {
-		objects = realloc(objects, room * sizeof(*objects));
-		if (objects)
-			memset(objects + object_room, 0,
-			       (room - object_room) * sizeof(*objects));
-		object_room = room;
-	}
-	if (!object || !objects)
+	if (!object)
 		bail("out of memory");
+	if (call->object >= object_room)
+		make_room(call->object + 64);
 	objects[call->object] = object;
 	return object;
 }

@@ -135,7 +135,7 @@ static pid_t start_second(const char *name, char **argv)
 
 	snprintf(text, sizeof(text), SECOND "%s", name);
 	arguments[1] = text;
-	for (i = 1; argv[i] && i < MOST_ARGUMENTS - 2; i++)
+	for (i = 1; i < MOST_ARGUMENTS - 2 && argv[i]; i++)
 		arguments[i + 1] = argv[i];
 	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, environ))
 		bail("posix_spawn: %s", strerror(errno));
