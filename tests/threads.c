@@ -27,6 +27,7 @@ struct stage {
 	struct setup *setup;
 	struct ibv_pd *domain; /* NULL: the device's */
 	struct ibv_srq *srq;
+	struct ibv_cq *cq; /* the one that all threads poll */
 	struct endpoint a;
 	struct endpoint b;
 	enum ibv_wr_opcode opcode;
@@ -63,6 +64,18 @@ static void run_threads(struct stage *stage, void *(*main)(void *))
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
+}
+
+/*
+ * With room for everything: a place in a queue pair's queue is free again when the
+ * request or receive is taken, not when its completion is.
+ */
+static struct ibv_cq *large_cq(struct stage *stage, struct device *dev)
+{
+	stage->cq = ibv_create_cq(dev->ctx, TOTAL, NULL, NULL, 0);
+	if (!stage->cq)
+		bail("no completion queue: %s", strerror(errno));
+	return stage->cq;
 }
 
 /* --- one queue pair for all --------------------------------------------------- */
@@ -155,8 +168,10 @@ static bool share_sends(struct stage *stage, enum ibv_wr_opcode opcode)
 	stage->opcode = opcode;
 	options.depth = AT_ONCE;
 	options.pd = stage->domain;
+	options.send_cq = large_cq(stage, &setup->a_dev);
 	endpoint_create(&stage->a, &setup->a_dev, &options);
 	options.pd = NULL;
+	options.send_cq = NULL;
 	endpoint_create(&stage->b, &setup->b_dev, &options);
 	pair_connect(&stage->a, &stage->b);
 	run_threads(stage, post_and_poll);
@@ -225,6 +240,7 @@ static bool share_receives(struct stage *stage)
 	options.depth = AT_ONCE;
 	endpoint_create(&stage->a, &setup->a_dev, &options);
 	options.srq = stage->srq;
+	options.recv_cq = large_cq(stage, &setup->b_dev);
 	endpoint_create(&stage->b, &setup->b_dev, &options);
 	pair_connect(&stage->a, &stage->b);
 	run_threads(stage, receive);
@@ -311,6 +327,8 @@ static bool run_case(struct setup *setup, unsigned int i)
 	ok = cases[i].run(stage);
 	if (stage->a.dev)
 		pair_destroy(&stage->a, &stage->b);
+	if (stage->cq)
+		ok = check(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq") && ok;
 	if (stage->srq)
 		ok = check(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq") &&
 		     ok;
