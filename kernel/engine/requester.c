@@ -237,7 +237,8 @@ static struct mic_node *mic_req_node(struct mic_qp *qp)
 		req->node = NULL;
 	}
 	if (!req->node)
-		req->node = mic_fabric_find(req->op.addr, qp->dev->ndev);
+		req->node = mic_fabric_find(req->op.addr, req->op.src,
+					    qp->dev->ndev);
 	return req->node;
 }
 

@@ -355,22 +355,31 @@ static bool mic_resp_goes_on(struct mic_qp *qp, const struct mic_op *op)
 }
 
 /*
- * In sequence, and not behind one that was refused: several requests of a remote
- * node are on their way at once, and the PSN of the first may be one that this
- * side is past, with the others as expected. The sender has them fail together.
+ * Behind one that was refused: the rest of that message, of which not all may come,
+ * or the next one. Several requests of a remote node are on their way at once, and
+ * the PSN of the first may be one that this side is past, with the others as
+ * expected. The sender has them fail together, or begins again with the first.
  */
+static bool mic_resp_is_behind(const struct mic_resp *resp,
+			       const struct mic_op *op)
+{
+	if (!resp->refused || !mic_node_is_remote(op->src))
+		return false;
+	return op->psn == resp->refused_next ||
+	       (op->psn == resp->refused_psn && !(op->flags & MIC_OP_FIRST));
+}
+
 static bool mic_resp_in_sequence(struct mic_qp *qp, const struct mic_op *op)
 {
 	struct mic_resp *resp = &qp->resp;
-	bool behind = resp->refused && op->psn == resp->refused_next;
 
-	if (op->psn == resp->epsn && !behind) {
+	if (op->psn == resp->epsn && !mic_resp_is_behind(resp, op)) {
 		resp->refused = false;
 		return op->flags & MIC_OP_FIRST || op->seg_off <= resp->offset;
 	}
 	resp->refused = true;
-	if (!behind || op->flags & MIC_OP_LAST)
-		resp->refused_next = (op->psn + op->npsn) & 0xffffff;
+	resp->refused_psn = op->psn;
+	resp->refused_next = (op->psn + op->npsn) & 0xffffff;
 	return false;
 }
 
@@ -494,7 +503,7 @@ enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op)
 	struct mic_qp *qp;
 	enum mic_ack ack;
 
-	if (op->dst_qpn == MIC_MCAST_QPN) {
+	if (mic_op_is_mcast(op)) {
 		mic_mcast_deliver(node->priv, op, mic_resp_deliver);
 		return MIC_ACK_OK;
 	}

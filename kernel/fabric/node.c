@@ -7,6 +7,7 @@
  * operation or a test runs, so mic_node_leave() waits for a bounded time.
  */
 #include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -275,30 +276,85 @@ int mic_fabric_gids_on(const struct net_device *ndev,
 }
 EXPORT_SYMBOL_GPL(mic_fabric_gids_on);
 
+/*
+ * On the VLAN of an address? A VLAN's netdev has the Ethernet address of the one
+ * below, so two devices may have the same link-local GID.
+ */
+static bool mic_gid_is_of_vlan(const struct mic_gid_entry *entry,
+			       const struct mic_addr *addr)
+{
+	u16 vlan_id = 0xffff;
+
+	if (is_vlan_dev(entry->ndev))
+		vlan_id = vlan_dev_vlan_id(entry->ndev);
+	return vlan_id == addr->vlan_id;
+}
+
+/* Has a node of this kernel a GID in a network namespace, or on a netdev? */
+static bool mic_gid_is_local(const union ib_gid *gid, const struct net *net,
+			     const struct net_device *ndev)
+{
+	struct rhlist_head *list, *pos;
+	struct mic_gid_entry *entry;
+
+	list = rhltable_lookup(&mic_gids, gid, mic_gid_params);
+	rhl_for_each_entry_rcu(entry, pos, list, hash) {
+		if (!entry->remote && (net_eq(dev_net(entry->ndev), net) ||
+				       mic_gid_is_on(entry, ndev)))
+			return true;
+	}
+	return false;
+}
+
 /**
- * mic_fabric_find_on - find the node of this kernel that has a GID
- * @ndev: netdev it has to stand on
+ * mic_fabric_is_local - whether a GID is one of this kernel's
  * @gid: GID
+ * @ndev: netdev
+ *
+ * Context: any.
+ * Return: true if a device of this kernel has it on the netdev, or in the network
+ * namespace of that.
+ */
+bool mic_fabric_is_local(const union ib_gid *gid, const struct net_device *ndev)
+{
+	bool is_local;
+
+	rcu_read_lock();
+	is_local = mic_gid_is_local(gid, dev_net(ndev), ndev);
+	rcu_read_unlock();
+	return is_local;
+}
+EXPORT_SYMBOL_GPL(mic_fabric_is_local);
+
+/**
+ * mic_fabric_find_on - find the node of this kernel that a remote one asks
+ * @ndev: netdev it has to stand on
+ * @addr: address vector, as the other side says
+ *
+ * Who says that he has a GID of this kernel is not listened to: nobody else can
+ * speak for a node of it.
  *
  * Context: any.
  * Return: the node with a reference for the caller, or NULL.
  */
 struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
-				    const union ib_gid *gid)
+				    const struct mic_addr *addr)
 {
+	struct mic_gid_entry *entry, *found = NULL;
 	struct mic_node *node = NULL;
 	struct rhlist_head *list, *pos;
-	struct mic_gid_entry *entry;
 
 	rcu_read_lock();
-	list = rhltable_lookup(&mic_gids, gid, mic_gid_params);
+	list = rhltable_lookup(&mic_gids, &addr->dgid, mic_gid_params);
 	rhl_for_each_entry_rcu(entry, pos, list, hash) {
 		if (mic_gid_is_on(entry, ndev) &&
-		    kref_get_unless_zero(&entry->node->ref)) {
-			node = entry->node;
-			break;
-		}
+		    (!found || mic_gid_is_of_vlan(entry, addr)))
+			found = entry;
 	}
+	if (found &&
+	    !mic_gid_is_local(&addr->sgid, dev_net(found->ndev), ndev) &&
+	    kref_get_unless_zero(&found->node->ref))
+		node = found->node;
 	rcu_read_unlock();
 	return node;
 }
@@ -381,29 +437,50 @@ static bool mic_gid_reachable(const struct mic_gid_entry *entry,
 	       ether_addr_equal(mac, addr->dmac);
 }
 
+/*
+ * Which of several entries of a GID is meant: nobody else can take the place of a
+ * node of this kernel; who sends to his own GID means himself.
+ */
+static int mic_gid_rank(const struct mic_gid_entry *entry,
+			const struct mic_addr *addr,
+			const struct mic_node *from)
+{
+	if (entry->remote)
+		return 0;
+	if (entry->node == from &&
+	    !memcmp(&addr->sgid, &addr->dgid, sizeof(addr->dgid)))
+		return 3;
+	return mic_gid_is_of_vlan(entry, addr) ? 2 : 1;
+}
+
 /**
  * mic_fabric_find - find the node an address leads to
  * @addr: address vector
+ * @from: the sender
  * @ndev: the sender's netdev
  *
  * Context: any.
  * Return: the node with a reference for the caller, or NULL.
  */
 struct mic_node *mic_fabric_find(const struct mic_addr *addr,
+				 const struct mic_node *from,
 				 const struct net_device *ndev)
 {
 	struct mic_gid_entry *entry, *found = NULL;
 	struct rhlist_head *list, *pos;
 	struct mic_node *node = NULL;
+	int rank, best = -1;
 
 	rcu_read_lock();
 	list = rhltable_lookup(&mic_gids, &addr->dgid, mic_gid_params);
 	rhl_for_each_entry_rcu(entry, pos, list, hash) {
 		if (!mic_gid_reachable(entry, addr, ndev))
 			continue;
-		/* nobody else can take the place of a node of this kernel */
-		if (!found || (found->remote && !entry->remote))
-			found = entry;
+		rank = mic_gid_rank(entry, addr, from);
+		if (rank <= best)
+			continue;
+		best = rank;
+		found = entry;
 	}
 	if (found && kref_get_unless_zero(&found->node->ref))
 		node = found->node;

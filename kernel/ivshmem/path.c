@@ -163,8 +163,10 @@ static void mic_path_read_gids(struct mic_path *path)
 		for (i = 0; i < n; i++) {
 			entry = mic_node_add_remote_gid(path->node, &info[i],
 							path->ivs->ndev);
-			if (IS_ERR(entry))
+			if (IS_ERR(entry)) {
+				path->gid_seq = 1; /* odd: again, at the next look */
 				break;
+			}
 			path->gids[i] = info[i];
 			path->gid_entry[i] = entry;
 			path->ngid = i + 1;

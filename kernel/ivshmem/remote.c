@@ -33,12 +33,6 @@ static bool mic_op_is_reliable(const struct mic_op *op)
 	return op->service == IB_QPT_RC || op->service == IB_QPT_XRC_INI;
 }
 
-static bool mic_op_is_mcast(const struct mic_op *op)
-{
-	return (op->service == IB_QPT_UD || op->service == IB_QPT_GSI) &&
-	       op->dst_qpn == 0xffffff;
-}
-
 /* Take a slot for the answer. Return: its tag, or 0 if none is free. */
 static u32 mic_pending_add(struct mic_path *path, struct mic_op *op)
 {

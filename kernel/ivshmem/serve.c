@@ -8,7 +8,6 @@
 
 #include "ivs.h"
 
-#define MIC_MCAST_QPN	0xffffff
 #define MIC_QPN_MASK	0xffffff
 #define MIC_LENGTH_MAX	SZ_1G
 
@@ -201,12 +200,12 @@ static enum mic_ack mic_serve_execute(struct mic_path *path,
 
 	if (!mic_serve_sender_ok(path, &served->addr))
 		return MIC_ACK_NONE;
-	if (op->dst_qpn == MIC_MCAST_QPN) {
-		if (op->service == IB_QPT_UD)
+	if (mic_op_is_mcast(op)) {
+		if (!mic_fabric_is_local(&served->addr.sgid, path->ivs->ndev))
 			mic_mcast_submit_on(op, path->ivs->ndev);
 		return MIC_ACK_NONE;
 	}
-	node = mic_fabric_find_on(path->ivs->ndev, &served->addr.dgid);
+	node = mic_fabric_find_on(path->ivs->ndev, &served->addr);
 	if (!node)
 		return MIC_ACK_NONE;
 	ack = mic_node_submit(node, op);
@@ -258,7 +257,8 @@ static void mic_serve_run(struct mic_path *path, struct mic_served *served)
 		path->group_ack = MIC_ACK_OK;
 		path->group_rnr = 0;
 	}
-	if (path->group_ack)
+	/* the responder counts what it drops of an unreliable service */
+	if (path->group_ack && served->flags & MIC_REC_ACK)
 		return;
 	ack = mic_serve_execute(path, served);
 	path->group_ack = ack;

@@ -360,7 +360,8 @@ static int mic_import_find_node(struct mic_import_target *t, u32 *qpn)
 	*qpn = t->qp->attr.dest_qp_num;
 	mic_import_unlock_req(t->qp);
 
-	t->node = mic_fabric_find(&t->addr, t->qp->dev->ndev);
+	t->node = mic_fabric_find(&t->addr, t->qp->dev->node,
+				  t->qp->dev->ndev);
 	return t->node ? 0 : -ENOTCONN;
 }
 

@@ -12,8 +12,6 @@
 struct mic_dev;
 struct mic_qp;
 
-#define MIC_MCAST_QPN	0xffffff
-
 int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 int mic_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
 void mic_mcast_deliver(struct mic_dev *dev, struct mic_op *op,

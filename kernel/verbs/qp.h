@@ -165,7 +165,8 @@ struct mic_req {
  * @xrc_srqn: XRC: the SRQ the receive under way was taken from
  * @epsn: packet sequence number the next message must have
  * @refused: the last one came out of sequence
- * @refused_next: PSN of what follows on that
+ * @refused_psn: its PSN
+ * @refused_next: PSN of the message after it
  * @offset: how much of that message has arrived
  * @post_lock: kernel consumers: serialises posting
  */
@@ -178,6 +179,7 @@ struct mic_resp {
 	u64 wr_id;
 	u32 epsn;
 	bool refused;
+	u32 refused_psn;
 	u32 refused_next;
 	u32 offset;
 	u32 xrc_srqn;

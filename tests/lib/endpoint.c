@@ -6,7 +6,7 @@
 #include "memory.h"
 #include "tap.h"
 
-enum { PORT = 1, HOPS = 64, FIRST_PSN = 0xfffff0 };
+enum { PORT = 1, HOPS = 64 };
 
 struct endpoint_options endpoint_options(enum ibv_qp_type type)
 {
@@ -20,6 +20,8 @@ struct endpoint_options endpoint_options(enum ibv_qp_type type)
 		.rnr_retry = 7,
 		.rnr_timer = 1,
 		.reads = 4,
+		/* Close to the wrap of the 24-bit sequence numbers. */
+		.psn = 0xfffff0,
 	};
 }
 
@@ -39,9 +41,9 @@ static struct ibv_cq *find_cq(struct endpoint *ep, struct ibv_cq *given,
 static void destroy_cqs(struct endpoint *ep)
 {
 	if (ep->owns_send_cq)
-		check(!ibv_destroy_cq(ep->send_cq), "ibv_destroy_cq fails");
+		tap_must(!ibv_destroy_cq(ep->send_cq), "ibv_destroy_cq fails");
 	if (ep->owns_recv_cq)
-		check(!ibv_destroy_cq(ep->recv_cq), "ibv_destroy_cq fails");
+		tap_must(!ibv_destroy_cq(ep->recv_cq), "ibv_destroy_cq fails");
 }
 
 static bool is_xrc(const struct endpoint *ep)
@@ -129,7 +131,7 @@ void endpoint_create(struct endpoint *ep, struct device *dev,
 void endpoint_destroy(struct endpoint *ep)
 {
 	if (ep->qp)
-		check(!ibv_destroy_qp(ep->qp), "ibv_destroy_qp fails");
+		tap_must(!ibv_destroy_qp(ep->qp), "ibv_destroy_qp fails");
 	destroy_cqs(ep);
 	memset(ep, 0, sizeof(*ep));
 }
@@ -139,8 +141,7 @@ struct endpoint_address endpoint_address(const struct endpoint *ep)
 	return (struct endpoint_address){
 		.gid = ep->dev->gid,
 		.qp_num = ep->qp->qp_num,
-		/* Close to the wrap of the 24-bit sequence numbers. */
-		.psn = FIRST_PSN,
+		.psn = ep->options.psn,
 		.mtu = ep->dev->port.active_mtu,
 	};
 }
@@ -225,7 +226,7 @@ void endpoint_to_rts(struct endpoint *ep)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
-		.sq_psn = FIRST_PSN,
+		.sq_psn = ep->options.psn,
 		.timeout = ep->options.timeout,
 		.retry_cnt = ep->options.retry_count,
 		.rnr_retry = ep->options.rnr_retry,

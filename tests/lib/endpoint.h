@@ -31,6 +31,7 @@ struct endpoint_options {
 	uint8_t rnr_retry;
 	uint8_t rnr_timer;
 	uint8_t reads; /* outstanding READs and atomics */
+	uint32_t psn;  /* of the first packet */
 };
 
 struct endpoint {

@@ -20,24 +20,6 @@ counter() {
 	ethtool -S micnet0 | awk -v name="$1:" '$1 == name { print $2 }'
 }
 
-# cases_of COMMAND...: the cases of a program are cases here.
-cases_of() {
-	local line status=0
-
-	"$@" >"$SCRATCH/cases" || status=$?
-	while IFS= read -r line; do
-		case $line in
-		'ok '*) ok "${line#ok * - }" ;;
-		'not ok '*) not_ok "${line#not ok * - }" ;;
-		1..*) ;;
-		'#'*) echo "$line" ;;
-		*) echo "# $line" ;;
-		esac
-	done <"$SCRATCH/cases"
-	grep -q '^1\.\.' "$SCRATCH/cases" ||
-		not_ok "$1 ends early, with status $status"
-}
-
 # listens K PORT: on node K, something does.
 listens() {
 	on_machine "$1" ss -Hltn "sport = :$2" | grep -q .

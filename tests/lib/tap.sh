@@ -53,6 +53,25 @@ expect() {
 	return "$status"
 }
 
+# cases_of COMMAND...: the cases of a program are cases here.
+cases_of() {
+	local line status=0
+
+	"$@" >"$SCRATCH/cases" || status=$?
+	while IFS= read -r line; do
+		case $line in
+		'ok '*) ok "${line#ok * - }" ;;
+		'not ok '*) not_ok "${line#not ok * - }" ;;
+		1..*) ;;
+		'#'*) echo "$line" ;;
+		*) echo "# $line" ;;
+		esac
+	done <"$SCRATCH/cases"
+	grep -q '^1\.\.' "$SCRATCH/cases" ||
+		not_ok "$1 ends early, with status $status"
+	[ "$status" -le 1 ] || not_ok "$1 ends with status $status"
+}
+
 # expect_failure NAME PATTERN COMMAND...: COMMAND fails, in time, and its
 # output matches the extended regular expression PATTERN.
 expect_failure() {

@@ -92,8 +92,10 @@ struct mic_gid_entry *mic_node_add_remote_gid(struct mic_node *node,
 					      struct net_device *ndev);
 int mic_fabric_gids_on(const struct net_device *ndev,
 		       struct mic_gid_info *info, int max);
+bool mic_fabric_is_local(const union ib_gid *gid,
+			 const struct net_device *ndev);
 struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
-				    const union ib_gid *gid);
+				    const struct mic_addr *addr);
 int mic_fabric_test_on(const struct net_device *ndev);
 int mic_fabric_register_notifier(struct notifier_block *nb);
 void mic_fabric_unregister_notifier(struct notifier_block *nb);
@@ -108,6 +110,7 @@ void mic_mcast_leave(struct mic_node *node, const union ib_gid *mgid);
 void mic_mcast_submit(struct mic_op *op, const struct net_device *ndev);
 
 struct mic_node *mic_fabric_find(const struct mic_addr *addr,
+				 const struct mic_node *from,
 				 const struct net_device *ndev);
 
 /**

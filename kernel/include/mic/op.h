@@ -164,4 +164,19 @@ struct mic_op {
 	u32 slot;
 };
 
+/* The number of all QPs of a multicast group (IBA 10.5.2). */
+#define MIC_MCAST_QPN	0xffffff
+
+/**
+ * mic_op_is_mcast - whether a request is a datagram to a group
+ * @op: request
+ *
+ * To other services MIC_MCAST_QPN is a number that no QP has.
+ */
+static inline bool mic_op_is_mcast(const struct mic_op *op)
+{
+	return op->dst_qpn == MIC_MCAST_QPN &&
+	       (op->service == IB_QPT_UD || op->service == IB_QPT_GSI);
+}
+
 #endif /* MIC_OP_H */

@@ -4,8 +4,8 @@
  * driver data of uverbs commands, the layout of the queues in shared memory
  * and the doorbell file.
  *
- * Everything that lives in shared memory has exactly one writer, named beside
- * each field. The kernel treats all of it as hostile: it reads a field once,
+ * Beside each field that lives in shared memory is who writes it: one side, but
+ * for the completion queue's word that arms it. The kernel treats all of it as hostile: it reads a field once,
  * checks the copy and uses only that.
  */
 #ifndef MIC_ABI_USER_H
