@@ -40,8 +40,8 @@ judge_test() {
 	local passes=0 bad=() skips=() plan='' cases=0 problems=()
 
 	parse_tap "$log"
-	[ -z "$plan" ] || [ "$plan" -eq "$cases" ] ||
-		problems+=("it planned $plan cases and reported $cases")
+	[ "${plan:-0}" -eq "$cases" ] ||
+		problems+=("it planned ${plan:-no} cases and reported $cases")
 	[ ! -e "${log%.log}.kmsg" ] ||
 		problems+=("the kernel reported something: ${log%.log}.kmsg")
 	case $status in

@@ -553,7 +553,7 @@ int main(int argc, char **argv)
 	stage.to_b = address_handle(&stage.setup.a_dev, &stage.setup.b_dev.gid);
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&stage, i);
-	check(!ibv_destroy_ah(stage.to_b), "ibv_destroy_ah fails");
+	tap_must(!ibv_destroy_ah(stage.to_b), "ibv_destroy_ah fails");
 	setup_close(&stage.setup);
 	return tap_end();
 }

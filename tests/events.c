@@ -59,9 +59,9 @@ static void listener_close(struct listener *listener)
 {
 	ibv_ack_cq_events(listener->cq, listener->events);
 	pair_destroy(&listener->a, &listener->b);
-	check(!ibv_destroy_cq(listener->cq), "ibv_destroy_cq fails");
-	check(!ibv_destroy_comp_channel(listener->channel),
-	      "ibv_destroy_comp_channel fails");
+	tap_must(!ibv_destroy_cq(listener->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_destroy_comp_channel(listener->channel),
+		 "ibv_destroy_comp_channel fails");
 }
 
 static void post_receive(struct listener *listener, uint64_t id)

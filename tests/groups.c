@@ -88,7 +88,7 @@ static void stage_close(struct stage *stage)
 {
 	unsigned int i;
 
-	check(!ibv_destroy_ah(stage->ah), "ibv_destroy_ah fails");
+	tap_must(!ibv_destroy_ah(stage->ah), "ibv_destroy_ah fails");
 	for (i = 0; i < MEMBERS; i++) {
 		ibv_detach_mcast(stage->members[i].qp, &stage->group, 0);
 		ibv_detach_mcast(stage->members[i].qp, &stage->other_group, 0);

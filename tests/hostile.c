@@ -151,8 +151,8 @@ static void stage_close(struct stage *stage)
 {
 	pair_destroy(&stage->a, &stage->b);
 	if (stage->srq)
-		check(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq fails");
-	check(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq fails");
+		tap_must(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq fails");
 	new_map();
 }
 

@@ -510,10 +510,10 @@ static void bench_close(void)
 	qp_verbs_close();
 	endpoint_destroy(&bench.ud);
 	pair_destroy(&bench.a, &bench.b);
-	check(!ibv_close_xrcd(bench.xrcd), "ibv_close_xrcd");
-	check(!ibv_free_dm(bench.dm), "ibv_free_dm");
-	check(!ibv_destroy_srq(bench.srq), "ibv_destroy_srq");
-	check(!ibv_destroy_cq(bench.cq), "ibv_destroy_cq");
+	tap_must(!ibv_close_xrcd(bench.xrcd), "ibv_close_xrcd");
+	tap_must(!ibv_free_dm(bench.dm), "ibv_free_dm");
+	tap_must(!ibv_destroy_srq(bench.srq), "ibv_destroy_srq");
+	tap_must(!ibv_destroy_cq(bench.cq), "ibv_destroy_cq");
 }
 
 int main(int argc, char **argv)

@@ -152,7 +152,7 @@ void memory_verbs_open(void)
 
 void memory_verbs_close(void)
 {
-	check(!ibv_dereg_mr(demand), "ibv_dereg_mr");
+	tap_must(!ibv_dereg_mr(demand), "ibv_dereg_mr");
 	munmap(demand_memory, DEMAND_BYTES);
 	pair_destroy(&a, &b);
 }

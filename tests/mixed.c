@@ -121,10 +121,10 @@ static void open_test(struct test *test, struct setup *setup, enum wait wait,
 static void close_test(struct test *test)
 {
 	pair_destroy(&test->a, &test->b);
-	check(!ibv_destroy_cq(test->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_destroy_cq(test->cq), "ibv_destroy_cq fails");
 	if (test->channel)
-		check(!ibv_destroy_comp_channel(test->channel),
-		      "ibv_destroy_comp_channel fails");
+		tap_must(!ibv_destroy_comp_channel(test->channel),
+			 "ibv_destroy_comp_channel fails");
 }
 
 /* --- making a request ------------------------------------------------------ */

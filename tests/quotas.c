@@ -65,7 +65,8 @@ static void objects(unsigned int limit)
 			     "there is one of another kind");
 		tap_ok(full, "%u objects and no more, round %u", limit, round);
 		for (i = 0; i < n; i++)
-			check(!ibv_dealloc_pd(pds[i]), "ibv_dealloc_pd fails");
+			tap_must(!ibv_dealloc_pd(pds[i]),
+				 "ibv_dealloc_pd fails");
 	}
 	device_close(&dev);
 	free(pds);
@@ -154,7 +155,7 @@ static void keys_are_new(struct device *dev, struct region *memory)
 		/* the one after the last: what an attacker would try first */
 		next += i && keys[i] == keys[i - 1] + 0x100;
 		seen[keys[i] & 0xff] = 1;
-		check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails");
+		tap_must(!ibv_dereg_mr(mr), "ibv_dereg_mr fails");
 	}
 	for (i = 0; i < sizeof(seen); i++)
 		variants += seen[i];
@@ -200,8 +201,8 @@ static void keys_across_pds(struct setup *setup)
 		pair_destroy(&a, &b);
 	}
 	for (i = 0; i < KEYS_AT_ONCE; i++)
-		check(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr fails");
-	check(!ibv_dealloc_pd(other), "ibv_dealloc_pd fails");
+		tap_must(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr fails");
+	tap_must(!ibv_dealloc_pd(other), "ibv_dealloc_pd fails");
 	tap_ok(denied == KEYS_AT_ONCE / 2, "%u of %u keys of another PD denied",
 	       denied, KEYS_AT_ONCE / 2);
 	tap_ok(flipped == KEYS_AT_ONCE / 2, "%u of %u other variants denied",

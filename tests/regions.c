@@ -153,7 +153,7 @@ static bool null_receive(struct stage *stage)
 	post_send(&stage->a, &wr);
 	ok = ok && cq_success(stage->a.send_cq, 1, &wc) &&
 	     cq_success(stage->b.recv_cq, 8, &wc);
-	check(!ibv_dereg_mr(from), "ibv_dereg_mr fails");
+	tap_must(!ibv_dereg_mr(from), "ibv_dereg_mr fails");
 	return check(!ibv_dereg_mr(into), "ibv_dereg_mr fails") && ok;
 }
 
@@ -228,7 +228,7 @@ static bool dm_imported(struct stage *stage)
 	     all_are(back, 512, 0x77);
 	ok = check(!ibv_free_dm(dm), "ibv_free_dm fails") && ok &&
 	     check(!ibv_import_dm(ctx, dm->handle), "a freed one is imported");
-	check(!ibv_close_device(ctx), "ibv_close_device fails");
+	tap_must(!ibv_close_device(ctx), "ibv_close_device fails");
 	return ok;
 }
 
@@ -390,9 +390,12 @@ static bool key_of_other_device(struct stage *stage)
 
 	region_create(&foreign, setup->a_dev.pd, PAGE_BYTES);
 	region_create(&own, setup->b_dev.pd, PAGE_BYTES);
+	while (foreign.mr->rkey == own.mr->rkey) {
+		region_destroy(&own);
+		region_create(&own, setup->b_dev.pd, PAGE_BYTES);
+	}
 	memset(foreign.addr, FILL_BYTE, PAGE_BYTES);
-	ok = check(foreign.mr->rkey != own.mr->rkey, "two keys are the same") &&
-	     ends_with(remote(setup, IBV_WR_RDMA_WRITE, &foreign),
+	ok = ends_with(remote(setup, IBV_WR_RDMA_WRITE, &foreign),
 		       IBV_WC_REM_ACCESS_ERR) &&
 	     ends_with(remote(setup, IBV_WR_RDMA_READ, &foreign),
 		       IBV_WC_REM_ACCESS_ERR) &&

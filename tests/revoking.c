@@ -369,7 +369,7 @@ static void many_close(struct many *many)
 	unsigned int i;
 
 	for (i = 0; i < MANY; i++)
-		check(drop(many->slot[i]), "a window can't be given back");
+		tap_must(drop(many->slot[i]), "a window can't be given back");
 	if (many->region.mr)
 		region_destroy(&many->region);
 	else

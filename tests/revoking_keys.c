@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "clock.h"
 #include "revoking.h"
 #include "tap.h"
 #include "work.h"
@@ -105,7 +106,7 @@ struct change {
 	struct endpoint a;
 	struct region region;
 	atomic_bool stop;
-	unsigned int granted;
+	atomic_uint granted;
 	uint32_t slot[GRANTED];
 };
 
@@ -114,11 +115,28 @@ static void *import_all_the_time(void *argument)
 	struct change *change = argument;
 	struct mic_window_import req;
 
-	while (!atomic_load(&change->stop) && change->granted < GRANTED)
-		if (!import(&change->a, &change->region,
-			    change->region.mr->rkey, 0, PAGE_BYTES, &req))
-			change->slot[change->granted++] = req.slot;
+	unsigned int granted = 0;
+
+	while (!atomic_load(&change->stop) && granted < GRANTED) {
+		if (import(&change->a, &change->region, change->region.mr->rkey,
+			   0, PAGE_BYTES, &req))
+			continue;
+		change->slot[granted++] = req.slot;
+		atomic_store(&change->granted, granted);
+	}
 	return NULL;
+}
+
+static bool first_is_granted(struct change *change)
+{
+	uint64_t end = deadline();
+
+	while (!atomic_load(&change->granted)) {
+		if (now_ms() > end)
+			return false;
+		sched_yield();
+	}
+	return true;
 }
 
 /* No window of the first peer is left when there is the second. */
@@ -129,16 +147,16 @@ static bool change_once(struct change *change, const struct endpoint *peers)
 	bool ok = true;
 
 	connect_to(&change->a, &peers[0]);
-	change->granted = 0;
+	atomic_store(&change->granted, 0);
 	atomic_store(&change->stop, false);
 	if (pthread_create(&thread, NULL, import_all_the_time, change))
 		bail("pthread_create fails");
-	sched_yield();
+	ok = check(first_is_granted(change), "no window is granted");
 	connect_to(&change->a, &peers[1]);
 	sched_yield();
 	atomic_store(&change->stop, true);
 	pthread_join(thread, NULL);
-	for (i = 0; i < change->granted; i++) {
+	for (i = 0; i < atomic_load(&change->granted); i++) {
 		ok = check(is_revoked(change->slot[i]),
 			   "a window of the first peer is valid") &&
 		     ok;

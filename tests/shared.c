@@ -58,8 +58,8 @@ static void stage_close(struct stage *stage)
 
 	for (i = 0; i < COUNT(stage->a); i++)
 		pair_destroy(&stage->a[i], &stage->b[i]);
-	check(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq fails");
-	check(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_destroy_srq(stage->srq), "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_cq(stage->cq), "ibv_destroy_cq fails");
 }
 
 /* Receive @id: its data goes to a slot of its own. */
@@ -439,9 +439,9 @@ static bool demand_of(struct setup *setup, enum ibv_qp_type type)
 	ok = demand_arrives(setup, &a, srq, b.recv_cq, wr) &&
 	     (type != IBV_QPT_UC || demand_write(setup, &a, &b, srq));
 	pair_destroy(&a, &b);
-	check(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
 	if (ah)
-		check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
+		tap_must(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
 	return ok;
 }
 

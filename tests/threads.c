@@ -20,7 +20,7 @@
 #define REGION_BYTES (1UL << 16)
 
 enum { THREADS = 4, REQUESTS = 1000, TOTAL = THREADS * REQUESTS };
-enum { AT_ONCE = 8, SLOT_BYTES = 64 };
+enum { AT_ONCE = 8, WORD_BYTES = 8 };
 
 /* Queues that all threads use, and what has come of each request. */
 struct stage {
@@ -93,16 +93,18 @@ static struct ibv_pd *parent_domain(struct setup *setup, struct ibv_td *td)
 	return pd;
 }
 
-/* A request of its own number; when the queue is full there will be room. */
+/* A request of its own number and word; when the queue is full there will be room. */
 static void post_next(struct stage *stage, unsigned int *mine)
 {
-	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, SLOT_BYTES);
+	uint32_t offset = *mine * WORD_BYTES;
+	struct ibv_sge sge = region_sge(&stage->setup->a_mem, offset,
+					WORD_BYTES);
 	struct ibv_send_wr wr = send_wr(*mine, stage->opcode, &sge, 1);
 	int error;
 
 	if (*mine >= TOTAL)
 		return;
-	wr.wr.rdma.remote_addr = stage->setup->b_mem.rdma_addr;
+	wr.wr.rdma.remote_addr = stage->setup->b_mem.rdma_addr + offset;
 	wr.wr.rdma.rkey = stage->setup->b_mem.mr->rkey;
 	error = try_post_send(&stage->a, &wr);
 	if (!error)
@@ -160,12 +162,49 @@ static bool all_seen(struct stage *stage, struct ibv_cq *cq)
 	return cq_stays_empty(cq, 5);
 }
 
+static uint64_t word_of(const struct stage *stage, unsigned int i)
+{
+	return i * 0x100000001ULL + stage->opcode + 1;
+}
+
+/* Words to be moved, and where they are not yet. */
+static void prepare_words(const struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	bool reads = stage->opcode == IBV_WR_RDMA_READ;
+	uint64_t *from = (uint64_t *)(reads ? setup->b_mem : setup->a_mem).addr;
+	unsigned int i;
+
+	for (i = 0; i < TOTAL; i++)
+		from[i] = word_of(stage, i);
+	memset((reads ? setup->a_mem : setup->b_mem).addr, 0,
+	       (size_t)TOTAL * WORD_BYTES);
+}
+
+static bool words_moved(const struct stage *stage)
+{
+	const struct setup *setup = stage->setup;
+	const uint64_t *words =
+		(const uint64_t *)(stage->opcode == IBV_WR_RDMA_READ ?
+					   setup->a_mem :
+					   setup->b_mem)
+			.addr;
+	unsigned int i;
+
+	for (i = 0; i < TOTAL; i++)
+		if (!check(words[i] == word_of(stage, i),
+			   "word %u is 0x%" PRIx64, i, words[i]))
+			return false;
+	return true;
+}
+
 static bool share_sends(struct stage *stage, enum ibv_wr_opcode opcode)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct setup *setup = stage->setup;
 
 	stage->opcode = opcode;
+	prepare_words(stage);
 	options.depth = AT_ONCE;
 	options.pd = stage->domain;
 	options.send_cq = large_cq(stage, &setup->a_dev);
@@ -175,7 +214,7 @@ static bool share_sends(struct stage *stage, enum ibv_wr_opcode opcode)
 	endpoint_create(&stage->b, &setup->b_dev, &options);
 	pair_connect(&stage->a, &stage->b);
 	run_threads(stage, post_and_poll);
-	return all_seen(stage, stage->a.send_cq);
+	return all_seen(stage, stage->a.send_cq) && words_moved(stage);
 }
 
 static bool share_reads(struct stage *stage)
@@ -261,7 +300,7 @@ static bool own_traffic(struct setup *setup)
 	struct ibv_td_init_attr attr = { .comp_mask = 0 };
 	struct ibv_td *td = ibv_alloc_td(setup->a_dev.ctx, &attr);
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct ibv_sge sge = region_sge(&setup->a_mem, 0, SLOT_BYTES);
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, WORD_BYTES);
 	struct ibv_send_wr wr = send_wr(0, IBV_WR_RDMA_WRITE, &sge, 1);
 	struct ibv_pd *domain;
 	struct endpoint a, b;

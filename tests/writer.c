@@ -46,7 +46,7 @@ void pair_open(struct pair *pair, struct setup *setup, int entries)
 void pair_close(struct pair *pair)
 {
 	pair_destroy(&pair->a, &pair->b);
-	check(!ibv_destroy_cq(pair->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_destroy_cq(pair->cq), "ibv_destroy_cq fails");
 }
 
 struct ibv_send_wr write_wr(struct pair *pair, uint64_t id, struct ibv_sge *sge)

@@ -61,19 +61,37 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	return err ? err : finish(ep, number);
 }
 
-static int copy(scif_epd_t epd, enum ibv_wr_opcode opcode, off_t loffset,
-		size_t length, off_t roffset, int flags)
+/*
+ * The endpoint of a copy of @length bytes with @flags, held until scif_put();
+ * NULL with errno set.
+ */
+static struct scif_endpoint *get_checked(scif_epd_t epd, size_t length,
+					 int flags)
 {
 	struct scif_endpoint *ep = scif_get_to_copy(epd);
 	int err;
 
 	if (!ep)
-		return -1;
+		return NULL;
 	err = scif_check_connected(ep);
 	if (!err && (flags & ~ALL_FLAGS || !length))
 		err = EINVAL;
 	if (!err)
-		err = copy_windows(ep, opcode, loffset, length, roffset, flags);
+		return ep;
+	scif_put(ep);
+	errno = err;
+	return NULL;
+}
+
+static int copy(scif_epd_t epd, enum ibv_wr_opcode opcode, off_t loffset,
+		size_t length, off_t roffset, int flags)
+{
+	struct scif_endpoint *ep = get_checked(epd, length, flags);
+	int err;
+
+	if (!ep)
+		return -1;
+	err = copy_windows(ep, opcode, loffset, length, roffset, flags);
 	scif_put(ep);
 	return err ? scif_fail(err) : 0;
 }
@@ -245,16 +263,12 @@ static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 static int vcopy(scif_epd_t epd, enum ibv_wr_opcode opcode, void *addr,
 		 size_t length, off_t roffset, int flags)
 {
-	struct scif_endpoint *ep = scif_get_to_copy(epd);
+	struct scif_endpoint *ep = get_checked(epd, length, flags);
 	int err;
 
 	if (!ep)
 		return -1;
-	err = scif_check_connected(ep);
-	if (!err && (flags & ~ALL_FLAGS || !length))
-		err = EINVAL;
-	if (!err)
-		err = copy_memory(ep, opcode, addr, length, roffset, flags);
+	err = copy_memory(ep, opcode, addr, length, roffset, flags);
 	scif_put(ep);
 	return err ? scif_fail(err) : 0;
 }

@@ -307,20 +307,20 @@ static bool another_thread(void)
 	struct scif_port_id port;
 	pthread_t thread;
 	uint16_t number;
-	void *ok;
+	void *refused;
+	bool ok;
 
 	number = scif_bind(listener, 0);
 	scif_listen(listener, 1);
 	other = peer_begins(number);
-	if (!shows(listener, POLLIN))
-		return false;
-	pthread_create(&thread, NULL, accept_as_another, &listener);
-	pthread_join(thread, &ok);
+	ok = shows(listener, POLLIN);
+	if (pthread_create(&thread, NULL, accept_as_another, &listener))
+		bail("pthread_create fails");
+	pthread_join(thread, &refused);
 	peer_op_epd(PEER_CLOSE, other);
 	other = peer_begins(number);
-	if (!shows(listener, POLLIN) ||
-	    !succeeds(scif_accept(listener, &port, &new, 0), 0, "another"))
-		return false;
+	ok = ok && refused && shows(listener, POLLIN) &&
+	     succeeds(scif_accept(listener, &port, &new, 0), 0, "another");
 	close_pair(new, other);
 	scif_close(listener);
 	return ok;

@@ -220,7 +220,7 @@ int main(int argc, char **argv)
 				     "retry counter exceeded, then flushed");
 	reliable();
 	unreliable(ah);
-	check(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
+	tap_must(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
 	close_all();
 	setup_close(&setup);
 	return tap_end();

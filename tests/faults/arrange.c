@@ -95,7 +95,7 @@ static void zero_rkey(struct scene *scene)
 static void stale_rkey(struct scene *scene)
 {
 	remote_without(scene, 0);
-	check(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
+	tap_must(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
 	scene->extra.mr = NULL;
 }
 
@@ -190,7 +190,7 @@ static void stale_lkey(struct scene *scene)
 {
 	extra_region(scene, scene->setup->a_dev.pd, ACCESS_ALL);
 	scene->local = region_sge(&scene->extra, 0, request_bytes(scene));
-	check(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
+	tap_must(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
 	scene->extra.mr = NULL;
 }
 
@@ -283,7 +283,7 @@ static void rnr_retry_6(struct endpoint_options *options)
 
 static void peer_destroyed(struct scene *scene)
 {
-	check(!ibv_destroy_qp(scene->b.qp), "ibv_destroy_qp fails");
+	tap_must(!ibv_destroy_qp(scene->b.qp), "ibv_destroy_qp fails");
 	scene->b.qp = NULL;
 }
 

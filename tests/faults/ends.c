@@ -15,7 +15,7 @@ enum { ROUNDS = 30 };
 
 static void destroy_qp(struct endpoint *ep)
 {
-	check(!ibv_destroy_qp(ep->qp), "ibv_destroy_qp fails");
+	tap_must(!ibv_destroy_qp(ep->qp), "ibv_destroy_qp fails");
 	ep->qp = NULL;
 }
 

@@ -75,7 +75,7 @@ static void key_not_bound(struct scene *scene)
 static void key_of_type1(struct scene *scene)
 {
 	good_window(scene);
-	check(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+	tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
 	new_window(scene, IBV_MW_TYPE_1);
 	if (!bind_type1(other_connection(scene), scene->mw, &scene->bind))
 		bail("no window is bound");
@@ -158,7 +158,7 @@ static void destroyed_srq(struct scene *scene)
 	struct ibv_srq *srq = xrc_create_srq(&scene->xrc, 1, 1);
 
 	scene->srqn = srq_number(srq);
-	check(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_srq(srq), "ibv_destroy_srq fails");
 }
 
 static void srq_of_other_domain(struct scene *scene)

@@ -141,18 +141,19 @@ void scene_close(struct scene *scene)
 	if (scene->xrc.xrcd)
 		xrc_close(&scene->xrc);
 	else if (scene->srq)
-		check(!ibv_destroy_srq(scene->srq), "ibv_destroy_srq fails");
+		tap_must(!ibv_destroy_srq(scene->srq), "ibv_destroy_srq fails");
 	if (scene->other_xrc.xrcd)
 		xrc_close(&scene->other_xrc);
 	if (scene->mw)
-		check(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+		tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
 	if (scene->extra.map)
 		region_destroy(&scene->extra);
 	if (scene->extra_pd)
-		check(!ibv_dealloc_pd(scene->extra_pd), "ibv_dealloc_pd fails");
+		tap_must(!ibv_dealloc_pd(scene->extra_pd),
+			 "ibv_dealloc_pd fails");
 	if (scene->extra_ctx)
-		check(!ibv_close_device(scene->extra_ctx),
-		      "ibv_close_device fails");
+		tap_must(!ibv_close_device(scene->extra_ctx),
+			 "ibv_close_device fails");
 }
 
 void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge)

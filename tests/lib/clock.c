@@ -24,13 +24,18 @@ static unsigned int number_of(const char *variable, unsigned int otherwise)
 	return value && atoi(value) > 0 ? (unsigned int)atoi(value) : otherwise;
 }
 
+unsigned int slowness(void)
+{
+	return number_of("MIC_SLOW", 1);
+}
+
 static unsigned int patience_ms(void)
 {
 	static unsigned int patience;
 
 	if (!patience)
 		patience = number_of("MIC_TEST_PATIENCE", PATIENCE_MS) *
-			   number_of("MIC_SLOW", 1);
+			   slowness();
 	return patience;
 }
 

@@ -16,6 +16,9 @@ uint64_t now_ms(void);
  */
 uint64_t deadline(void);
 
+/* How much slower than others this kernel is: MIC_SLOW. */
+unsigned int slowness(void);
+
 /* Let others run; @round counts the calls since something happened. */
 void relax(unsigned int round);
 

@@ -77,9 +77,10 @@ void device_open(struct device *dev, const char *name)
 
 void device_close(struct device *dev)
 {
-	check(!ibv_dealloc_pd(dev->pd), "%s: ibv_dealloc_pd fails", dev->name);
-	check(!ibv_close_device(dev->ctx), "%s: ibv_close_device fails",
-	      dev->name);
+	tap_must(!ibv_dealloc_pd(dev->pd), "%s: ibv_dealloc_pd fails",
+		 dev->name);
+	tap_must(!ibv_close_device(dev->ctx), "%s: ibv_close_device fails",
+		 dev->name);
 }
 
 unsigned int device_mtu(const struct device *dev)

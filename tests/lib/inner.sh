@@ -33,7 +33,7 @@ judged() {
 	"$@" >"$log" 2>&1 || status=$?
 	failed=0
 	judge_test "$name" "$status" $((SECONDS - start)) "$log"
-	grep -a -A 10 '^not ok' "$log" | head -n 60
+	grep -a -B 6 -A 6 '^not ok' "$log" | head -n 60
 	rm -f "$log"
 	[ "$failed" -eq 0 ]
 }

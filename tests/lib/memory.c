@@ -148,7 +148,7 @@ void region_create(struct region *region, struct ibv_pd *pd, size_t length)
 void region_destroy(struct region *region)
 {
 	if (region->mr)
-		check(!ibv_dereg_mr(region->mr), "ibv_dereg_mr fails");
+		tap_must(!ibv_dereg_mr(region->mr), "ibv_dereg_mr fails");
 	if (region->map)
 		munmap(region->map, region->map_length);
 	memset(region, 0, sizeof(*region));

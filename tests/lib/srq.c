@@ -79,10 +79,10 @@ void xrc_close(struct xrc *xrc)
 	pair_destroy(&xrc->a, &xrc->b);
 	for (i = 0; i < 2; i++)
 		if (xrc->srq[i])
-			check(!ibv_destroy_srq(xrc->srq[i]),
-			      "ibv_destroy_srq fails");
-	check(!ibv_destroy_cq(xrc->cq), "ibv_destroy_cq fails");
-	check(!ibv_close_xrcd(xrc->xrcd), "ibv_close_xrcd fails");
+			tap_must(!ibv_destroy_srq(xrc->srq[i]),
+				 "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_cq(xrc->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_close_xrcd(xrc->xrcd), "ibv_close_xrcd fails");
 }
 
 void xrc_aim(const struct xrc *xrc, unsigned int which, struct ibv_send_wr *wr)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +8,7 @@
 
 static unsigned int cases;
 static unsigned int failures;
+static atomic_bool broken; /* what tap_must() asks, by any thread */
 
 static void print_line(const char *head, const char *fmt, va_list args)
 {
@@ -14,6 +16,13 @@ static void print_line(const char *head, const char *fmt, va_list args)
 
 	vsnprintf(text, sizeof(text), fmt, args);
 	printf("%s%s", head, text);
+}
+
+static void remark(const char *fmt, va_list args)
+{
+	print_line("# ", fmt, args);
+	printf("\n");
+	fflush(stdout);
 }
 
 bool tap_ok(bool ok, const char *fmt, ...)
@@ -49,10 +58,8 @@ void tap_note(const char *fmt, ...)
 	va_list args;
 
 	va_start(args, fmt);
-	print_line("# ", fmt, args);
+	remark(fmt, args);
 	va_end(args);
-	printf("\n");
-	fflush(stdout);
 }
 
 bool check(bool ok, const char *fmt, ...)
@@ -62,11 +69,21 @@ bool check(bool ok, const char *fmt, ...)
 	if (ok)
 		return true;
 	va_start(args, fmt);
-	print_line("# ", fmt, args);
+	remark(fmt, args);
 	va_end(args);
-	printf("\n");
-	fflush(stdout);
 	return false;
+}
+
+void tap_must(bool ok, const char *fmt, ...)
+{
+	va_list args;
+
+	if (ok)
+		return;
+	va_start(args, fmt);
+	remark(fmt, args);
+	va_end(args);
+	atomic_store(&broken, true);
 }
 
 void bail(const char *fmt, ...)
@@ -83,6 +100,8 @@ void bail(const char *fmt, ...)
 
 int tap_end(void)
 {
+	if (atomic_load(&broken))
+		tap_ok(false, "what all cases rely on: see the remarks");
 	printf("1..%u\n", cases);
 	fflush(stdout);
 	return failures ? 1 : 0;

@@ -21,6 +21,12 @@ void tap_note(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /* A remark only if @ok is false. Returns @ok. */
 bool check(bool ok, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/*
+ * Say so if @ok is false, and have tap_end() report a failed case: for what no
+ * case asks, but all of them rely on, as that what they used can be destroyed.
+ */
+void tap_must(bool ok, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
 /* The test itself cannot go on: say so and exit. */
 void bail(const char *fmt, ...) PRINTF_LIKE(1, 2) __attribute__((noreturn));
 

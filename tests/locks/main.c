@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Two connections between the same devices that have nothing else in common: no
- * lock that the modules take for the one is one that they take for the other. Which
- * ones they take probes of the kernel's functions for locks tell.
+ * lock that the modules take for the one, called by who posts, is one that they take
+ * for the other. Which ones they take probes of the kernel's functions for locks tell.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -137,7 +137,7 @@ static bool trace_open(void)
 
 static void trace_close(void)
 {
-	check(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
+	tap_must(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
 	remove_probes();
 }
 
@@ -227,10 +227,10 @@ static void lane_open(struct lane *lane, char **argv, enum ibv_qp_type type)
 static void lane_close(struct lane *lane)
 {
 	if (lane->ah)
-		check(!ibv_destroy_ah(lane->ah), "ibv_destroy_ah fails");
+		tap_must(!ibv_destroy_ah(lane->ah), "ibv_destroy_ah fails");
 	pair_destroy(&lane->a, &lane->b);
-	check(!ibv_destroy_comp_channel(lane->channel),
-	      "ibv_destroy_comp_channel fails");
+	tap_must(!ibv_destroy_comp_channel(lane->channel),
+		 "ibv_destroy_comp_channel fails");
 	setup_close(&lane->setup);
 }
 

@@ -52,7 +52,7 @@ static void trace_open(void)
 
 static void trace_close(void)
 {
-	check(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
+	tap_must(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
 }
 
 static void trace_on(void)

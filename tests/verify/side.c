@@ -291,9 +291,9 @@ static void open_xrc_target(struct side *side, struct endpoint_options *options)
 
 static void close_xrc_target(struct side *side)
 {
-	check(!ibv_destroy_srq(side->srq), "ibv_destroy_srq fails");
-	check(!ibv_destroy_cq(side->srq_cq), "ibv_destroy_cq fails");
-	check(!ibv_close_xrcd(side->xrcd), "ibv_close_xrcd fails");
+	tap_must(!ibv_destroy_srq(side->srq), "ibv_destroy_srq fails");
+	tap_must(!ibv_destroy_cq(side->srq_cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_close_xrcd(side->xrcd), "ibv_close_xrcd fails");
 }
 
 void side_open(struct side *side, const char *name,
