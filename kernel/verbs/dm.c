@@ -10,6 +10,7 @@
 #define UVERBS_MODULE_NAME ib_mic
 #include <rdma/uverbs_named_ioctl.h>
 
+#include <mic/compat.h>
 #include <mic/share.h>
 
 #include "dev.h"
@@ -49,6 +50,7 @@ int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 	if (!entry)
 		return -EINVAL;
 	map = container_of(entry, struct mic_dm_map, entry);
+	vm_flags_set(vma, VM_DONTCOPY);	/* as what the doorbell file maps */
 	err = rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(map->piece->phys),
 				map->piece->size, vma->vm_page_prot, entry);
 	rdma_user_mmap_entry_put(entry);

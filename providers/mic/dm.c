@@ -118,6 +118,7 @@ struct ibv_dm *mic_import_dm(struct ibv_context *context, uint32_t handle)
 	ret = mic_uverbs_query_dm(context, handle, &resp);
 	if (!ret)
 		ret = map_dm(dm, context, handle, &resp.map, resp.length);
+	dm->imported = true;
 	return finish_dm(dm, ret);
 }
 

@@ -63,6 +63,7 @@ struct mic_dm {
 	struct verbs_dm vdm;
 	struct mic_map map;
 	size_t length;
+	bool imported; /* another process has allocated it */
 };
 
 /* What is posted between ibv_wr_start() and ibv_wr_complete(). */

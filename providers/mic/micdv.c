@@ -174,6 +174,14 @@ void micdv_unwatch(struct micdv_watch *watch)
 	free(watch);
 }
 
+void *micdv_dm_addr(struct ibv_dm *dm)
+{
+	if (mic_is_device(dm->context->device))
+		return to_mdm(dm)->map.addr;
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
 int micdv_query_qp(struct ibv_qp *qp, struct micdv_qp_attr *attr)
 {
 	if (!mic_is_device(qp->context->device))

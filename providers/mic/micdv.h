@@ -115,6 +115,14 @@ unsigned int micdv_watch_state(const struct micdv_watch *watch);
 /* Also where the context is gone. */
 void micdv_unwatch(struct micdv_watch *watch);
 
+/*
+ * Where device memory of this process is mapped: loads and stores at this address
+ * and behind it, up to its length, are loads and stores of the memory, until
+ * ibv_free_dm() or ibv_unimport_dm(). NULL with errno EOPNOTSUPP: it is another
+ * device's.
+ */
+void *micdv_dm_addr(struct ibv_dm *dm);
+
 /* Who executes the requests of a queue pair. */
 enum micdv_path {
 	MICDV_PATH_ENGINE, /* the kernel, all of them */

@@ -99,16 +99,28 @@ struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 						    fd, access, vmr));
 }
 
-struct ibv_mr *mic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm,
+struct ibv_mr *mic_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *ibdm,
 			     uint64_t offset, size_t length,
 			     unsigned int access)
 {
 	struct verbs_mr *vmr = calloc(1, sizeof(*vmr));
+	struct mic_dm *dm = to_mdm(ibdm);
+	const struct mic_key key = {
+		.pd_handle = pd->handle,
+		.access = access,
+		.length = length,
+		.addr = dm->map.addr + offset,
+	};
+	int ret;
 
 	if (!vmr)
 		return NULL;
-	return finish_mr(vmr, ibv_cmd_reg_dm_mr(pd, &to_mdm(dm)->vdm, offset,
-						length, access, vmr, NULL));
+	ret = ibv_cmd_reg_dm_mr(pd, &dm->vdm, offset, length, access, vmr,
+				NULL);
+	/* while it has regions it can't be freed, but what is imported can go */
+	if (!ret && !dm->imported)
+		mic_keys_add(mr_keys(vmr), vmr->ibv_mr.lkey, &key);
+	return finish_mr(vmr, ret);
 }
 
 struct ibv_mr *mic_import_mr(struct ibv_pd *pd, uint32_t handle)

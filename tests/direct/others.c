@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What the process leaves to the kernel whatever the operation: what is behind
- * a request of the kernel's, and memory that the process can't reach.
+ * a request of the kernel's, and memory that the process can't reach. Its own
+ * device memory it can.
  */
 #include <errno.h>
 #include <string.h>
@@ -77,7 +78,7 @@ static void run_list(struct session *session)
 /* A WRITE of a word; the addresses are those that the regions go by. */
 static bool writes(struct session *session, const struct ibv_mr *source,
 		   uint64_t source_addr, const struct ibv_mr *target,
-		   uint64_t target_addr)
+		   uint64_t target_addr, bool direct)
 {
 	struct ibv_sge sge = {
 		.addr = source_addr,
@@ -91,12 +92,13 @@ static bool writes(struct session *session, const struct ibv_mr *source,
 	session->before = session_query(session);
 	post_send(&session->a, &wr);
 	return cq_expect(session->a.send_cq, 1, IBV_WC_SUCCESS) &&
-	       session_took(session, 0, 1);
+	       session_took(session, direct, !direct);
 }
 
 /* From this region of a's, or to that of b's. */
 static void run_memory(struct session *session, const char *name,
-		       const struct ibv_mr *mr, uint64_t addr, bool there)
+		       const struct ibv_mr *mr, uint64_t addr, bool there,
+		       bool direct)
 {
 	const struct region *a_mem = &session->setup.a_mem;
 	const struct region *b_mem = &session->setup.b_mem;
@@ -104,12 +106,15 @@ static void run_memory(struct session *session, const char *name,
 
 	session_connect(session);
 	if (there)
-		ok = writes(session, a_mem->mr, a_mem->rdma_addr, mr, addr);
+		ok = writes(session, a_mem->mr, a_mem->rdma_addr, mr, addr,
+			    direct);
 	else
-		ok = writes(session, mr, addr, b_mem->mr, b_mem->rdma_addr);
+		ok = writes(session, mr, addr, b_mem->mr, b_mem->rdma_addr,
+			    direct);
 	ok = ok && session_is_idle(session);
 	session_disconnect(session);
-	tap_ok(ok, "%s %s: by the kernel", there ? "to" : "from", name);
+	tap_ok(ok, "%s %s: by the %s", there ? "to" : "from", name,
+	       direct ? "process" : "kernel");
 }
 
 static struct ibv_mr *registered(struct ibv_mr *mr)
@@ -130,18 +135,18 @@ static void run_memory_kinds(struct session *session, struct device *dev,
 		bail("ibv_alloc_dm: %s", strerror(errno));
 	mr = registered(ibv_reg_dm_mr(dev->pd, dm, 0, PAGE_BYTES,
 				      ACCESS_ALL | IBV_ACCESS_ZERO_BASED));
-	run_memory(session, "device memory", mr, 0, there);
+	run_memory(session, "device memory", mr, 0, there, !there);
 	ibv_dereg_mr(mr);
 	ibv_free_dm(dm);
 	mr = registered(ibv_reg_mr(dev->pd, region->addr, PAGE_BYTES,
 				   ACCESS_ALL | IBV_ACCESS_ON_DEMAND));
 	run_memory(session, "memory on demand", mr, (uintptr_t)region->addr,
-		   there);
+		   there, false);
 	ibv_dereg_mr(mr);
 	if (there)
 		return;
 	mr = registered(ibv_alloc_null_mr(dev->pd));
-	run_memory(session, "a null region", mr, 0, there);
+	run_memory(session, "a null region", mr, 0, there, false);
 	ibv_dereg_mr(mr);
 }
 

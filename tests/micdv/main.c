@@ -67,6 +67,8 @@ static void run_foreign(void)
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct micdv_device_attr device = { .comp_mask = 0 };
 	struct micdv_qp_attr attr = { .comp_mask = 0 };
+	/* there is none of rxe's */
+	struct ibv_dm dm = { .context = foreign.ctx };
 	struct endpoint ep;
 
 	endpoint_create(&ep, &foreign, &options);
@@ -80,6 +82,10 @@ static void run_foreign(void)
 	tap_ok(is_error(watch(foreign.ctx, setup.a_mem.map, PAGE_BYTES),
 			EOPNOTSUPP),
 	       "micdv_watch_memory: another device: EOPNOTSUPP");
+	errno = 0;
+	tap_ok(check(!micdv_dm_addr(&dm), "an address") &&
+		       is_error(errno, EOPNOTSUPP),
+	       "micdv_dm_addr: another device: EOPNOTSUPP");
 	tap_ok(is_error(micdv_query_qp(ep.qp, &attr), EOPNOTSUPP),
 	       "micdv_query_qp: another device: EOPNOTSUPP");
 	tap_ok(is_error(micdv_set_path(ep.qp, MICDV_PATH_ENGINE), EOPNOTSUPP),
@@ -245,6 +251,7 @@ int main(int argc, char **argv)
 	run_foreign();
 	run_queries();
 	run_map();
+	run_dm();
 	tap_ok(refuses_watches(),
 	       "micdv_watch_memory: no bytes, or beyond the last: EINVAL");
 	tap_ok(watch_without_memory(),

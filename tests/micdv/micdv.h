@@ -29,6 +29,9 @@ bool is_error(int error, int expected);
 /* No more address space, until what is in @before is set again. */
 void limit_memory(struct rlimit *before);
 
+/* dm.c */
+void run_dm(void);
+
 /* map.c */
 
 /* Map, and end it: returns 0 or the error. */
