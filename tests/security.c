@@ -34,6 +34,7 @@ struct scenario {
 	uid_t initiator;
 	int scope;	 /* of Yama */
 	bool undumpable; /* the owner */
+	bool device;	 /* the memory is device memory */
 	size_t offset;	 /* of the region in pages of its own */
 	size_t length;
 	int access;    /* remote rights of the key */
@@ -79,6 +80,14 @@ static const struct scenario scenarios[] = {
 	{ "the same user maps no part of a page of a process that can't be dumped",
 	  ALICE, ALICE, .undumpable = true, PART, .access = READ_WRITE,
 	  .map_read = EPERM, .map_write = EPERM },
+	{ "another user maps whole pages of device memory", ALICE, BOB,
+	  .device = true, PAGES, .access = READ_WRITE, .direct = true },
+	{ "another user maps device memory that may be read to read it", ALICE,
+	  BOB, .device = true, PAGES, .access = IBV_ACCESS_REMOTE_READ,
+	  .map_write = EACCES, .direct = true },
+	{ "the same user maps no part of a page of device memory", ALICE, ALICE,
+	  .device = true, PART, .access = READ_WRITE, .map_read = EPERM,
+	  .map_write = EPERM },
 	{ "root maps a part of a page of a user", ALICE, ROOT, PART,
 	  .access = READ_WRITE, .direct = true },
 	{ "a user maps no part of a page of root", ROOT, ALICE, PART,
@@ -127,15 +136,32 @@ static void create_endpoint(struct endpoint *ep, struct device *dev,
 /* --- the owner ------------------------------------------------------------- */
 
 static struct ibv_mr *register_part(struct device *dev, uint8_t *pages,
+				    struct ibv_dm *dm,
 				    const struct scenario *scenario)
 {
+	const int access = scenario->access | IBV_ACCESS_LOCAL_WRITE;
 	struct ibv_mr *mr;
 
-	mr = ibv_reg_mr(dev->pd, pages + scenario->offset, scenario->length,
-			scenario->access | IBV_ACCESS_LOCAL_WRITE);
+	if (dm)
+		mr = ibv_reg_dm_mr(dev->pd, dm, scenario->offset,
+				   scenario->length,
+				   access | IBV_ACCESS_ZERO_BASED);
+	else
+		mr = ibv_reg_mr(dev->pd, pages + scenario->offset,
+				scenario->length, access);
 	if (!mr)
-		bail("ibv_reg_mr: %s", strerror(errno));
+		bail("no region: %s", strerror(errno));
 	return mr;
+}
+
+static struct ibv_dm *allocate(struct device *dev)
+{
+	struct ibv_alloc_dm_attr attr = { .length = REGION_BYTES };
+	struct ibv_dm *dm = ibv_alloc_dm(dev->ctx, &attr);
+
+	if (!dm)
+		bail("ibv_alloc_dm: %s", strerror(errno));
+	return dm;
 }
 
 static int own(int socket, void *argument)
@@ -145,6 +171,7 @@ static int own(int socket, void *argument)
 	struct offer offer;
 	struct device dev;
 	struct endpoint ep;
+	struct ibv_dm *dm = NULL;
 	struct ibv_mr *mr;
 	uint8_t *pages;
 	char end;
@@ -155,11 +182,13 @@ static int own(int socket, void *argument)
 	if (pages == MAP_FAILED)
 		bail("mmap: %s", strerror(errno));
 	become(side->scenario->owner, !side->scenario->undumpable);
-	mr = register_part(&dev, pages, side->scenario);
+	if (side->scenario->device)
+		dm = allocate(&dev);
+	mr = register_part(&dev, pages, dm, side->scenario);
 	create_endpoint(&ep, &dev, side->scenario->qp_access);
 	offer = (struct offer){
 		.address = endpoint_address(&ep),
-		.remote_addr = (uintptr_t)mr->addr,
+		.remote_addr = dm ? 0 : (uintptr_t)mr->addr,
 		.rkey = mr->rkey,
 	};
 	if (!message_send(socket, &offer, sizeof(offer)) ||
@@ -171,6 +200,8 @@ static int own(int socket, void *argument)
 	message_receive(socket, &end, 1);
 	endpoint_destroy(&ep);
 	ibv_dereg_mr(mr);
+	if (dm)
+		ibv_free_dm(dm);
 	device_close(&dev);
 	return 0;
 }

@@ -5,7 +5,8 @@
  * What is checked is what the engine would check for a request, and what a
  * page table can't express on top: a mapping is of whole pages, and of pages
  * that can be written one can also read. Where the key doesn't cover that, the
- * process must be allowed to access its peer's memory anyway.
+ * process must be allowed to access its peer's memory anyway. Device memory is no
+ * process's, so nobody is.
  *
  * A window hangs on three things, both queue pairs and the key. Whatever
  * happens to one of them ends the window (revoke.c).
@@ -145,6 +146,14 @@ static int mic_import_whole_pages(struct mic_import *imp,
 	return 0;
 }
 
+/* Device memory that nodes share has no struct page; its address tells where it is. */
+static void mic_import_piece(struct mic_import *imp,
+			     const struct mic_piece *piece)
+{
+	imp->lease.phys = piece->phys + imp->win_off - (uintptr_t)piece->va;
+	imp->win = NULL;
+}
+
 /*
  * Decide what is granted. @trusted: the process could access the memory of the
  * region's owner anyway.
@@ -159,11 +168,13 @@ static int mic_import_grant(struct mic_import *imp,
 	int rights = mic_window_rights(t->peer, t->mkey), needed, err;
 	bool write;
 
-	if (!mr || !mr->umem || t->mkey->length == U64_MAX)
+	if (!mr || (!mr->umem && mr->kind != MIC_MKEY_DM) ||
+	    t->mkey->length == U64_MAX)
 		return -EOPNOTSUPP;
 	if (!rights || (req->access & ~rights))
 		return -EACCES;
-	write = rights & MIC_REMOTE_CHANGES && mr->umem->writable;
+	write = rights & MIC_REMOTE_CHANGES &&
+		(!mr->umem || mr->umem->writable);
 	if (!trusted) {
 		needed = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE;
 		if (!(rights & IB_ACCESS_REMOTE_READ))
@@ -173,6 +184,8 @@ static int mic_import_grant(struct mic_import *imp,
 		if (err)
 			return err;
 	}
+	if (mr->piece)
+		mic_import_piece(imp, mr->piece);
 	if (!write)
 		rights &= IB_ACCESS_REMOTE_READ;
 	if (!rights || (req->access & ~rights))

@@ -132,6 +132,14 @@ static struct mic_import *mic_windows_find(struct mic_windows *ws,
 	return imp;
 }
 
+/* Of several pages of device memory the kernel has a mapping. */
+static unsigned long mic_va_pfn(const void *va)
+{
+	if (is_vmalloc_addr(va))
+		return vmalloc_to_pfn(va);
+	return page_to_pfn(virt_to_page(va));
+}
+
 static unsigned long mic_import_pfn(const struct mic_import *imp,
 				    unsigned long page)
 {
@@ -142,7 +150,7 @@ static unsigned long mic_import_pfn(const struct mic_import *imp,
 		return mic_lease_pfn(&imp->lease, page);
 	va = mic_window_at(imp->win, imp->win_off + ((u64)page << PAGE_SHIFT),
 			   &len);
-	return page_to_pfn(virt_to_page(va));
+	return mic_va_pfn(va);
 }
 
 /* Map the page that is needed, and its neighbours while we are at it. */

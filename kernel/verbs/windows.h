@@ -78,9 +78,9 @@ struct mic_windows {
  * @addr: first byte, in terms of the key
  * @length: bytes
  * @access: enum ib_access_flags
- * @win: the memory, if @live; NULL if it is another node's
+ * @win: the memory, if @live; NULL if @lease tells where it is
  * @win_off: where its first page is in @win
- * @lease: of another node's memory
+ * @lease: of another node's memory; of this node's that nodes share, only where it is
  * @brief: another node has little time to answer
  * @recalled: the other node wants it back; under mic_import_lock
  * @live: faults map the memory; changed under mic_import_lock

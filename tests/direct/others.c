@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * What the process leaves to the kernel whatever the operation: what is behind
- * a request of the kernel's, and memory that the process can't reach. Its own
- * device memory it can.
+ * a request of the kernel's, and memory that the process can't reach. Device memory
+ * it can.
  */
 #include <errno.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static void run_memory_kinds(struct session *session, struct device *dev,
 		bail("ibv_alloc_dm: %s", strerror(errno));
 	mr = registered(ibv_reg_dm_mr(dev->pd, dm, 0, PAGE_BYTES,
 				      ACCESS_ALL | IBV_ACCESS_ZERO_BASED));
-	run_memory(session, "device memory", mr, 0, there, !there);
+	run_memory(session, "device memory", mr, 0, there, true);
 	ibv_dereg_mr(mr);
 	ibv_free_dm(dm);
 	mr = registered(ibv_reg_mr(dev->pd, region->addr, PAGE_BYTES,

@@ -53,15 +53,16 @@ expect() {
 	return "$status"
 }
 
-# cases_of COMMAND...: the cases of a program are cases here.
+# cases_of COMMAND...: the cases of a program are cases here, after $where if that is
+# set.
 cases_of() {
 	local line status=0
 
 	"$@" >"$SCRATCH/cases" || status=$?
 	while IFS= read -r line; do
 		case $line in
-		'ok '*) ok "${line#ok * - }" ;;
-		'not ok '*) not_ok "${line#not ok * - }" ;;
+		'ok '*) ok "${where:+$where: }${line#ok * - }" ;;
+		'not ok '*) not_ok "${where:+$where: }${line#not ok * - }" ;;
 		1..*) ;;
 		'#'*) echo "$line" ;;
 		*) echo "# $line" ;;

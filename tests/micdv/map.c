@@ -295,25 +295,6 @@ static bool refuses_place(const struct pair *pair)
 	return ok;
 }
 
-static bool refuses_device_memory(const struct pair *pair)
-{
-	struct ibv_alloc_dm_attr attr = { .length = PAGE_BYTES };
-	struct ibv_dm *dm = ibv_alloc_dm(setup.b_dev.ctx, &attr);
-	struct ibv_mr *mr;
-	bool ok;
-
-	mr = dm ? ibv_reg_dm_mr(setup.b_dev.pd, dm, 0, PAGE_BYTES,
-				ACCESS_ALL | IBV_ACCESS_ZERO_BASED) :
-		  NULL;
-	if (!mr)
-		bail("no device memory: %s", strerror(errno));
-	ok = is_error(map(pair->a.qp, 0, mr->rkey, PAGE_BYTES, PROT_READ),
-		      EOPNOTSUPP);
-	ibv_dereg_mr(mr);
-	ibv_free_dm(dm);
-	return ok;
-}
-
 static bool refuses_on_demand(const struct pair *pair)
 {
 	struct ibv_mr *mr = ibv_reg_mr(setup.b_dev.pd, setup.b_mem.map, BYTES,
@@ -370,8 +351,6 @@ void run_map(void)
 	       "micdv_map_window: no length, or another prot: EINVAL");
 	tap_ok(refuses_place(&pair),
 	       "micdv_map_window_at: where pages do not meet: EINVAL");
-	tap_ok(refuses_device_memory(&pair),
-	       "micdv_map_window: device memory: EOPNOTSUPP");
 	tap_ok(refuses_on_demand(&pair),
 	       "micdv_map_window: memory on demand: EOPNOTSUPP");
 	tap_ok(map_without_memory(&pair),
