@@ -8,7 +8,8 @@
  *
  * The names are those of Intel's library for the Xeon Phi. Where that
  * library's header and the header proposed for the Linux kernel spell a name
- * differently, both spellings are here.
+ * differently, both spellings are here. Neither has scif_alloc_dm() and
+ * scif_free_dm().
  *
  * Except where a comment says otherwise, a function that fails returns -1
  * and sets errno. For all that take an endpoint, but scif_get_fd(): EBADF is a
@@ -41,6 +42,7 @@ typedef int scif_epd_t;
 #define SCIF_OPEN_FAILED ((scif_epd_t)-1)
 #define SCIF_REGISTER_FAILED ((off_t)-1)
 #define SCIF_MMAP_FAILED ((void *)-1)
+#define SCIF_ALLOC_FAILED ((void *)-1)
 
 /* Flags of scif_accept(), scif_send() and scif_recv(). */
 #define SCIF_ACCEPT_SYNC 1
@@ -322,6 +324,40 @@ int scif_send(scif_epd_t epd, void *msg, int len, int flags);
 int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
 
 /**
+ * scif_alloc_dm - allocate memory that peers on other machines can map
+ * @epd: connected endpoint, whose node has the memory
+ * @len: bytes, a multiple of the page size
+ *
+ * Machines that share a PCI region can map no memory of each other but what is in that
+ * region, unless they have apertures. This allocates some of it, zeroed, as device memory
+ * of the RDMA device. Windows of it, registered as any memory is, can be mapped with
+ * scif_mmap() wherever the peer is. Any machine on the region can read and write it.
+ * Where that is not to be had, on other devices or when it is used up, it is ordinary
+ * memory.
+ *
+ * It is used like any memory, but it is not inherited by fork(), can be registered on
+ * endpoints of the same node only, and system calls that lock their buffer, as for direct
+ * I/O, may refuse it. Intel's library does not have this function.
+ *
+ * Return: the address, of a page, or SCIF_ALLOC_FAILED.
+ * Errors: EINVAL (@len 0 or unaligned), ENOMEM, ENOTCONN, ECONNRESET.
+ */
+void *scif_alloc_dm(scif_epd_t epd, size_t len);
+
+/**
+ * scif_free_dm - free what scif_alloc_dm() allocated
+ * @addr: address
+ *
+ * Windows of it, and the peer's mappings of these, stay what they are until they are
+ * unregistered, and unmapped. The process must not use the addresses any more. Also when
+ * the endpoint is closed.
+ *
+ * Return: 0.
+ * Errors: EINVAL (nothing that scif_alloc_dm() returned).
+ */
+int scif_free_dm(void *addr);
+
+/**
  * scif_register - show memory to the peer
  * @epd: connected endpoint
  * @addr: memory, page-aligned
@@ -378,8 +414,8 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping is in the
  * way), ENXIO (not all of it is in windows), EACCES (against a window's
  * protection, or a window cannot be read), EOPNOTSUPP (the device cannot do it,
- * only mic devices can, and between machines those with apertures), ENOMEM,
- * ENOTCONN, ECONNRESET.
+ * only mic devices can; between machines without apertures, only windows of memory of
+ * scif_alloc_dm() can be mapped), ENOMEM, ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
  * Mapped memory: a client maps a page of the server and calls it through that,
- * with loads and stores alone.
+ * with loads and stores alone. The page is of scif_alloc_dm(), so that it can be mapped
+ * by another machine, too; on one machine any memory will do.
  * usage: mmap server PORT | mmap client NODE PORT [CALLS]
  */
 #include <errno.h>
@@ -50,9 +51,9 @@ static int serve(int port)
 	    scif_listen(listener, 1) ||
 	    scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC))
 		return fail("listening");
-	if (posix_memalign(&memory, BYTES, BYTES))
-		return fail("posix_memalign");
-	memset(memory, 0, BYTES);
+	memory = scif_alloc_dm(epd, BYTES);
+	if (memory == SCIF_ALLOC_FAILED)
+		return fail("scif_alloc_dm");
 	page = memory;
 	if (scif_register(epd, memory, BYTES, WINDOW,
 			  SCIF_PROT_READ | SCIF_PROT_WRITE,
@@ -70,7 +71,7 @@ static int serve(int port)
 	scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK);
 	scif_close(epd);
 	scif_close(listener);
-	free(memory);
+	scif_free_dm(memory);
 	return 0;
 }
 

@@ -192,8 +192,8 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 
 	scif_pieces_init(&ranges.own);
 	scif_pieces_init(&ranges.peer);
-	scif_pieces_add(&ranges.own, (uintptr_t)addr, length, region->mr->lkey,
-			0);
+	scif_pieces_add(&ranges.own, scif_region_at(region, addr), length,
+			region->mr->lkey, 0);
 	scif_operation_begin(ep->rma, &op);
 	err = scif_peer_pieces(ep, roffset, length,
 			       reads ? SCIF_PROT_READ : SCIF_PROT_WRITE,

@@ -24,6 +24,7 @@ static void find_verbs(void)
 	verbs.watch = dlsym(provider, "micdv_watch_memory");
 	verbs.watch_state = dlsym(provider, "micdv_watch_state");
 	verbs.unwatch = dlsym(provider, "micdv_unwatch");
+	verbs.dm_addr = dlsym(provider, "micdv_dm_addr");
 	verbs.query_qp = dlsym(provider, "micdv_query_qp");
 	verbs.set_path = dlsym(provider, "micdv_set_path");
 }

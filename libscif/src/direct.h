@@ -19,6 +19,7 @@ struct scif_direct {
 				     size_t length);
 	unsigned int (*watch_state)(const struct micdv_watch *watch);
 	void (*unwatch)(struct micdv_watch *watch);
+	void *(*dm_addr)(struct ibv_dm *dm); /* NULL: libmic is older */
 	int (*query_qp)(struct ibv_qp *qp, struct micdv_qp_attr *attr);
 	int (*set_path)(struct ibv_qp *qp, enum micdv_path path);
 };

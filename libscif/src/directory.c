@@ -90,7 +90,7 @@ static void fill_entry(struct scif_dir_entry *entry,
 {
 	entry->offset = window->offset;
 	entry->length = window->length;
-	entry->addr = (uintptr_t)window->addr;
+	entry->addr = window->region->start;
 	entry->id = window->id;
 	entry->rkey = window->region->mr->rkey;
 	entry->prot = window->prot;

@@ -318,8 +318,13 @@ struct scif_node {
 int scif_nodes(const struct scif_node **nodes, unsigned int *self);
 /* The numbers of those that are there, as far as one knows; after scif_nodes(). */
 int scif_nodes_there(uint16_t *list, int room);
-/* Can memory of the node be mapped? If it is another machine: with an aperture. */
-enum scif_maps { SCIF_MAPS_NOT, SCIF_MAPS_PERHAPS, SCIF_MAPS };
+/* Can memory of the node be mapped? */
+enum scif_maps {
+	SCIF_MAPS_NOT,
+	SCIF_MAPS_DM,	   /* only what scif_alloc_dm() has allocated */
+	SCIF_MAPS_PERHAPS, /* that, or all, with an aperture; if it is a machine's */
+	SCIF_MAPS
+};
 enum scif_maps scif_maps(const struct scif_node *node);
 const struct scif_node *scif_node(uint16_t number);
 const struct scif_node *scif_own_node(void);

@@ -328,7 +328,7 @@ enum scif_maps scif_maps(const struct scif_node *node)
 	for (i = 0; i < count; i++)
 		if (list[i] == node->number)
 			return SCIF_MAPS;
-	return SCIF_MAPS_NOT;
+	return SCIF_MAPS_DM;
 }
 
 SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)

@@ -18,6 +18,7 @@
 
 #include "direct.h"
 #include "internal.h"
+#include "region.h"
 
 enum {
 	TICK_MS = 2,
@@ -491,6 +492,7 @@ static void forget(void)
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
 	scif_map_abandon();
+	scif_memory_abandon();
 	scif_table_abandon(null);
 	close(null);
 }

@@ -436,7 +436,7 @@ bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	if (rma->posted == rma->completed && !rma->failed &&
 	    is_alike(ep, opcode == IBV_WR_RDMA_READ, loffset, length,
 		     roffset)) {
-		sge.addr = (uintptr_t)again->own.addr +
+		sge.addr = again->own.region->start +
 			   (loffset - again->own.offset);
 		sge.lkey = again->own.region->mr->lkey;
 		wr.wr.rdma.remote_addr = again->peer.addr +

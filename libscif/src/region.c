@@ -29,19 +29,40 @@ static void end_watch(struct scif_region *region)
 		region->dev->direct->unwatch(region->watch);
 }
 
+/*
+ * Nobody's memory goes to the end of the addresses. And to read it, the kernel would
+ * lock memory that the program may not.
+ */
+static bool may_be_locked(const void *addr, size_t length, int access)
+{
+	return (uintptr_t)addr + length > (uintptr_t)addr &&
+	       (access & IBV_ACCESS_LOCAL_WRITE ||
+		scif_is_readable(addr, length));
+}
+
+static int register_region(struct scif_region *region)
+{
+	region->memory = scif_memory_find(region->dev, region->addr,
+					  region->length);
+	if (region->memory) {
+		region->mr = scif_memory_register(region->memory, region->addr,
+						  region->length,
+						  region->access);
+	} else {
+		region->start = (uintptr_t)region->addr;
+		region->mr = ibv_reg_mr(region->dev->pd, region->addr,
+					region->length, region->access);
+	}
+	return region->mr ? 0 : errno;
+}
+
 struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
 				    size_t length, int access, bool watched)
 {
 	struct scif_region *region;
 	int err;
 
-	/*
-	 * Nobody's memory goes to the end of the addresses. And to read it, the
-	 * kernel would lock memory that the program may not.
-	 */
-	if ((uintptr_t)addr + length <= (uintptr_t)addr ||
-	    (!(access & IBV_ACCESS_LOCAL_WRITE) &&
-	     !scif_is_readable(addr, length))) {
+	if (!may_be_locked(addr, length, access)) {
 		errno = EFAULT;
 		return NULL;
 	}
@@ -55,11 +76,12 @@ struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
 	region->access = access;
 	if (watched)
 		begin_watch(region);
-	region->mr = ibv_reg_mr(dev->pd, addr, length, access);
-	if (region->mr)
+	err = register_region(region);
+	if (!err)
 		return region;
-	err = errno;
 	end_watch(region);
+	if (region->memory)
+		scif_memory_put(region->memory);
 	free(region);
 	errno = err;
 	return NULL;
@@ -71,6 +93,8 @@ void scif_region_put(struct scif_region *region)
 		return;
 	ibv_dereg_mr(region->mr);
 	end_watch(region);
+	if (region->memory)
+		scif_memory_put(region->memory);
 	free(region);
 }
 

@@ -8,6 +8,7 @@
 #include "internal.h"
 
 struct micdv_watch;
+struct scif_memory;
 
 struct scif_region {
 	atomic_int refs;
@@ -15,9 +16,11 @@ struct scif_region {
 	uint8_t *addr;
 	size_t length;
 	int access;
+	uint64_t start; /* what @mr calls @addr */
 	struct ibv_mr *mr;
-	struct micdv_watch *watch; /* NULL if there is none */
-	struct scif_region *next;  /* of an endpoint's windows */
+	struct scif_memory *memory; /* if it is of device memory */
+	struct micdv_watch *watch;  /* NULL if there is none */
+	struct scif_region *next;   /* of an endpoint's windows */
 };
 
 /* With one reference; NULL with errno. @watched: where that is possible. */
@@ -28,6 +31,13 @@ static inline void scif_region_get(struct scif_region *region)
 	atomic_fetch_add(&region->refs, 1);
 }
 void scif_region_put(struct scif_region *region);
+
+/* What its key calls the byte at @addr. */
+static inline uint64_t scif_region_at(const struct scif_region *region,
+				      const void *addr)
+{
+	return region->start + ((const uint8_t *)addr - region->addr);
+}
 
 /* Is it known to be the memory that is mapped now? */
 bool scif_region_is_current(const struct scif_region *region);
@@ -47,5 +57,15 @@ struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
 				   size_t length, int access);
 /* Let go of those that no copy uses; false if there were none. */
 bool scif_cache_empty(struct scif_device *dev);
+
+/* alloc.c: device memory that has all of the range, with a reference, or NULL. */
+struct scif_memory *scif_memory_find(struct scif_device *dev, const void *addr,
+				     size_t length);
+struct ibv_mr *scif_memory_register(struct scif_memory *memory,
+				    const void *addr, size_t length,
+				    int access);
+void scif_memory_put(struct scif_memory *memory);
+/* In the child of a fork, which has none. */
+void scif_memory_abandon(void);
 
 #endif /* SCIF_REGION_H */

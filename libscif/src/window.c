@@ -504,7 +504,7 @@ int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 		part = window->length - skip;
 		if (part > length)
 			part = length;
-		err = scif_pieces_add(pieces, (uintptr_t)window->addr + skip,
+		err = scif_pieces_add(pieces, window->region->start + skip,
 				      part, window->region->mr->lkey,
 				      window->id);
 		if (!err)

@@ -30,9 +30,11 @@ static void run_all(const struct behaviour *cases, int argc, char **argv)
 			       cases->name);
 }
 
-static void run_if_mapped(const struct behaviour *cases, int argc, char **argv)
+/* @dm: device memory is enough. */
+static void run_if_mapped(const struct behaviour *cases, int argc, char **argv,
+			  bool dm)
 {
-	if (getenv("SCIF_TEST_MAPS")) {
+	if (getenv("SCIF_TEST_MAPS") || (dm && getenv("SCIF_TEST_MAPS_DM"))) {
 		run_all(cases, argc, argv);
 		return;
 	}
@@ -59,12 +61,14 @@ int main(int argc, char **argv)
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
 	run_all(order_cases, argc, argv);
-	run_if_mapped(watched_cases, argc, argv);
-	run_if_mapped(handed_cases, argc, argv);
+	run_if_mapped(watched_cases, argc, argv, false);
+	run_if_mapped(handed_cases, argc, argv, false);
 	run_all(mapping_cases, argc, argv);
-	run_if_mapped(mapped_cases, argc, argv);
+	run_if_mapped(mapped_cases, argc, argv, false);
 	run_all(fence_cases, argc, argv);
 	run_all(lifetime_cases, argc, argv);
+	run_all(device_cases, argc, argv);
+	run_if_mapped(mapped_device_cases, argc, argv, true);
 	peer_end();
 	return tap_end();
 }

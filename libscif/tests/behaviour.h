@@ -24,10 +24,13 @@ extern const struct behaviour copy_cases[];
 extern const struct behaviour order_cases[];
 extern const struct behaviour mapping_cases[];
 extern const struct behaviour fence_cases[];
+extern const struct behaviour device_cases[];
 /* For devices whose memory others can map and watch. */
 extern const struct behaviour mapped_cases[];
 extern const struct behaviour watched_cases[];
 extern const struct behaviour handed_cases[];
 extern const struct behaviour lifetime_cases[];
+/* For devices whose device memory others can map. */
+extern const struct behaviour mapped_device_cases[];
 
 #endif /* SCIF_TESTS_BEHAVIOUR_H */

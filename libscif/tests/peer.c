@@ -72,6 +72,13 @@ static int64_t do_munmap_send(struct peer_call *call)
 	return scif_send(call->epd, "", 1, SCIF_SEND_BLOCK);
 }
 
+static int64_t do_alloc(struct peer_call *call)
+{
+	void *mem = scif_alloc_dm(call->epd, call->length);
+
+	return mem == SCIF_ALLOC_FAILED ? -1 : (intptr_t)mem;
+}
+
 static int64_t do_fence_mark(struct peer_call *call)
 {
 	int mark;
@@ -155,6 +162,13 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 	case PEER_STORE:
 		memcpy((void *)call->local, call->data, length);
 		return 0;
+	case PEER_ALLOC:
+		return do_alloc(call);
+	case PEER_FREE:
+		return scif_free_dm((void *)call->local);
+	case PEER_REGISTER_AT:
+		return scif_register(call->epd, (void *)call->local, length,
+				     call->remote, call->prot, call->flags);
 	case PEER_SETGROUPS:
 		return setgroups(0, NULL);
 	case PEER_STOP:

@@ -52,6 +52,8 @@ static const char *maps_text(const struct scif_node *node, bool up)
 	switch (up ? scif_maps(node) : SCIF_MAPS_NOT) {
 	case SCIF_MAPS:
 		return ", scif_mmap";
+	case SCIF_MAPS_DM:
+		return ", scif_mmap of scif_alloc_dm";
 	case SCIF_MAPS_PERHAPS:
 		return ", scif_mmap with an aperture";
 	default:
