@@ -126,6 +126,35 @@ static bool arguments(void)
 	return succeeds(scif_free_dm(mem), 0, "free after the close") && ok;
 }
 
+/* A look, not a fault, which would be logged. */
+static bool child_has_none(volatile uint64_t *word)
+{
+	unsigned char resident;
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(mincore((void *)word, PAGE, &resident) == -1 &&
+		      errno == ENOMEM);
+	waitpid(child, &status, 0);
+	return check(WIFEXITED(status) && WEXITSTATUS(status) == 1,
+		     "the child ends with 0x%x", status);
+}
+
+static bool not_inherited(void)
+{
+	volatile uint64_t *mem;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	mem = (volatile uint64_t *)allocate(own, PAGE);
+	mem[0] = 0x57;
+	ok = child_has_none(mem) && check(mem[0] == 0x57, "nor the parent");
+	close_pair(own, other);
+	return succeeds(scif_free_dm((void *)mem), 0, "free") && ok;
+}
+
 /* From a part of it into the peer's memory and back, with each function. */
 static bool copies_of(struct couple *couple, uint8_t *mem, size_t length,
 		      int flags)
@@ -259,21 +288,6 @@ static bool used_up(void)
 
 /* --- mapped ------------------------------------------------------------------- */
 
-/* A look, not a fault, which would be logged. */
-static bool child_has_none(volatile uint64_t *word)
-{
-	unsigned char resident;
-	pid_t child = fork();
-	int status;
-
-	if (!child)
-		_exit(mincore((void *)word, PAGE, &resident) == -1 &&
-		      errno == ENOMEM);
-	waitpid(child, &status, 0);
-	return check(WIFEXITED(status) && WEXITSTATUS(status) == 1,
-		     "the child ends with 0x%x", status);
-}
-
 static volatile uint64_t *map(int epd, size_t length, off_t offset)
 {
 	void *mem = scif_mmap(NULL, length, RW, 0, epd, offset);
@@ -406,6 +420,7 @@ static bool frees_mapped(void)
 
 const struct behaviour device_cases[] = {
 	{ 57, "alloc_dm: EINVAL, ENOTCONN", arguments },
+	{ 57, "alloc_dm: not inherited", not_inherited },
 	{ 57, "alloc_dm: copies from and to it", copies },
 	{ 57, "alloc_dm: a window keeps what was freed", window_keeps },
 	{ 57, "alloc_dm: more than there is", used_up },
