@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Random calls on a windows file and random accesses to what is mapped of it,
- * while another thread gives slots back and takes regions and queue pairs away.
+ * while another thread gives slots back and takes regions, device memory and queue
+ * pairs away.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -25,6 +26,11 @@ enum { SLOTS = 40, REGION_PAGES = 300, MAPS = 8, CLASSES = 14 };
 static struct endpoint a, b;
 static struct device dev;
 static struct region region;
+static struct device_memory {
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	atomic_uint rkey;
+} device_memory;
 static int windows_fd;
 static atomic_bool stop;
 
@@ -64,10 +70,14 @@ static void fuzz_import(struct random_state *random)
 						  wrong_key(random),
 		.access = random_below(random, 4) ? 0 : fuzz_number(random),
 	};
+	uint64_t start = region.rdma_addr;
 
 	if (random_below(random, 2)) {
-		req.addr = region.rdma_addr +
-			   random_below(random, region.length);
+		req.rkey = atomic_load(&device_memory.rkey);
+		start = 0;
+	}
+	if (random_below(random, 2)) {
+		req.addr = start + random_below(random, region.length);
 		req.length = random_below(random, region.length);
 	} else if (!random_below(random, 4)) {
 		req.addr = fuzz_number(random);
@@ -143,6 +153,27 @@ static void fuzz_access(struct random_state *random)
 		(void)maps[i].addr[at];
 }
 
+/* Other pages each time, and not always from the beginning of one. */
+static void renew_device_memory(struct random_state *random)
+{
+	struct ibv_alloc_dm_attr attr = { .length = region.length };
+	uint64_t offset = random_below(random, 2) * random_below(random, 8) * 8;
+
+	if (device_memory.mr)
+		ibv_dereg_mr(device_memory.mr);
+	if (device_memory.dm)
+		ibv_free_dm(device_memory.dm);
+	device_memory.mr = NULL;
+	device_memory.dm = ibv_alloc_dm(dev.ctx, &attr);
+	if (device_memory.dm)
+		device_memory.mr = ibv_reg_dm_mr(dev.pd, device_memory.dm,
+						 offset, region.length - offset,
+						 ACCESS_ALL |
+							 IBV_ACCESS_ZERO_BASED);
+	if (device_memory.mr)
+		atomic_store(&device_memory.rkey, device_memory.mr->rkey);
+}
+
 /* The other thread: what was granted is taken away again. */
 static void touch(struct random_state *random)
 {
@@ -152,7 +183,7 @@ static void touch(struct random_state *random)
 	};
 	int access = ACCESS_ALL;
 
-	switch (random_below(random, 6)) {
+	switch (random_below(random, 7)) {
 	case 0:
 		ibv_modify_qp(random_below(random, 2) ? a.qp : b.qp, &attr,
 			      IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
@@ -167,6 +198,9 @@ static void touch(struct random_state *random)
 		ioctl(windows_fd, MIC_IOC_UNWATCH,
 		      random_below(random, 4) ? random_below(random, SLOTS) :
 						fuzz_number(random));
+		break;
+	case 3:
+		renew_device_memory(random);
 		break;
 	default:
 		ioctl(windows_fd, MIC_IOC_DROP,
@@ -202,6 +236,7 @@ static void calls(struct random_state *random, unsigned int steps)
 	device_open(&dev, fuzz_device);
 	pair_create(&a, &dev, &b, &dev, &options);
 	region_create(&region, dev.pd, REGION_PAGES * PAGE_BYTES);
+	renew_device_memory(random);
 	doorbell_fd = fuzz_doorbell_fd();
 	windows_fd = ioctl(doorbell_fd, MIC_IOC_WINDOWS, 0);
 	if (windows_fd < 0 ||
