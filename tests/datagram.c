@@ -4,8 +4,6 @@
  * where it goes, and what is dropped.
  */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "pattern.h"
@@ -401,13 +399,9 @@ static bool case_connected_qp(struct stage *stage)
 /* As ib_core shows it, the kernel's own queue pair for management datagrams. */
 static bool management_works(const struct device *dev)
 {
-	char command[128];
-
-	snprintf(command, sizeof(command),
-		 "rdma resource show qp link %s/1 | "
-		 "grep -q 'type GSI state RTS'",
-		 dev->name);
-	return check(!system(command), "QP 1 of %s is not in RTS", dev->name);
+	return check(!device_run(dev, "rdma resource show qp link $DEVICE/1 | "
+				      "grep -q 'type GSI state RTS'"),
+		     "QP 1 of %s is not in RTS", dev->name);
 }
 
 /* Who may use its Q_Key could send QP 1 more than its receives have room for. */

@@ -359,9 +359,34 @@ static int do_create_ah(struct proxy_call *call)
 	return made(call, ibv_create_ah(object_of(call->parent), &call->ah));
 }
 
+static int do_create_ah_from_wc(struct proxy_call *call)
+{
+	return made(call, ibv_create_ah_from_wc(object_of(call->parent),
+						&call->from.wc, &call->from.grh,
+						call->from.port));
+}
+
 static int do_destroy_ah(struct proxy_call *call)
 {
 	return ended(call, ibv_destroy_ah(object_of(call->object)));
+}
+
+static int do_query_gid(struct proxy_call *call)
+{
+	return ibv_query_gid_ex(object_of(call->object), call->gid.port,
+				call->gid.index, &call->gid.entry, call->mask);
+}
+
+static int do_attach_mcast(struct proxy_call *call)
+{
+	return ibv_attach_mcast(object_of(call->object), &call->group.gid,
+				call->group.lid);
+}
+
+static int do_detach_mcast(struct proxy_call *call)
+{
+	return ibv_detach_mcast(object_of(call->object), &call->group.gid,
+				call->group.lid);
 }
 
 /* --- requests and events -------------------------------------------------------- */
@@ -443,6 +468,12 @@ static int do_get_event(struct proxy_call *call)
 	return 0;
 }
 
+static int do_run(struct proxy_call *call)
+{
+	setenv("DEVICE", device_name, 1);
+	return system(call->command);
+}
+
 static int (*const ops[PROXY_OPS])(struct proxy_call *call) = {
 	[PROXY_SYNC] = do_sync,
 	[PROXY_OPEN] = do_open,
@@ -472,13 +503,18 @@ static int (*const ops[PROXY_OPS])(struct proxy_call *call) = {
 	[PROXY_POST_RECV] = do_post_recv,
 	[PROXY_POST_SRQ_RECV] = do_post_srq_recv,
 	[PROXY_CREATE_AH] = do_create_ah,
+	[PROXY_CREATE_AH_FROM_WC] = do_create_ah_from_wc,
 	[PROXY_DESTROY_AH] = do_destroy_ah,
+	[PROXY_QUERY_GID] = do_query_gid,
+	[PROXY_ATTACH_MCAST] = do_attach_mcast,
+	[PROXY_DETACH_MCAST] = do_detach_mcast,
 	[PROXY_GET_EVENT] = do_get_event,
 	[PROXY_SHARE] = do_share,
 	[PROXY_UNMAP] = do_unmap,
 	[PROXY_ADVISE] = do_advise,
 	[PROXY_PROTECT] = do_protect,
 	[PROXY_WITHHOLD] = do_withhold,
+	[PROXY_RUN] = do_run,
 };
 
 static int serve(int socket, void *unused)

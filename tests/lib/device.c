@@ -88,6 +88,14 @@ unsigned int device_mtu(const struct device *dev)
 	return 128U << dev->port.active_mtu;
 }
 
+int device_run(const struct device *dev, const char *command)
+{
+	if (proxy_is(dev->ctx))
+		return proxy_run(command);
+	setenv("DEVICE", dev->name, 1);
+	return system(command);
+}
+
 static void remove_arguments(int *argc, char **argv, int at, int count)
 {
 	int i;

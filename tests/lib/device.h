@@ -26,6 +26,12 @@ void device_close(struct device *dev);
 /* A context of its own for the same device, or NULL. */
 struct ibv_context *device_open_context(const char *name);
 
+/*
+ * What system() returns for @command on the device's machine, where $DEVICE is the
+ * device's name.
+ */
+int device_run(const struct device *dev, const char *command);
+
 /* Bytes of payload of one packet. */
 unsigned int device_mtu(const struct device *dev);
 

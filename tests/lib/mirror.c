@@ -8,6 +8,8 @@
 #include "mirror.h"
 #include "tap.h"
 
+enum { LOOK_PAGES = 64 };
+
 /* A page as both sides have had it last. */
 struct page {
 	uint64_t addr;
@@ -104,13 +106,26 @@ void mirror_cleared(uint64_t addr, size_t length)
 		memset(pages[i].known, 0, PAGE_BYTES);
 }
 
-/* What is not there is zero, and need not come because somebody looks at it. */
-static bool is_there(const struct page *page)
+/*
+ * How many pages, from @first on, lie one behind the other, and which of them are
+ * there: what is not is zero, and need not come because somebody looks at it.
+ */
+static size_t look(size_t first, unsigned char *there)
 {
-	unsigned char there = 0;
+	uint64_t addr = pages[first].addr;
+	size_t count = 1;
 
-	return !mincore((void *)(uintptr_t)page->addr, PAGE_BYTES, &there) &&
-	       there & 1;
+	while (count < LOOK_PAGES && first + count < page_count &&
+	       pages[first + count].addr == addr + count * PAGE_BYTES)
+		count++;
+	while (mincore((void *)(uintptr_t)addr, count * PAGE_BYTES, there)) {
+		/* one of them has gone, perhaps not the first */
+		there[0] = 0;
+		if (count == 1)
+			break;
+		count = 1;
+	}
+	return count;
 }
 
 static size_t page_changes(struct page *page, size_t count)
@@ -119,7 +134,7 @@ static size_t page_changes(struct page *page, size_t count)
 	struct patch *patch;
 	size_t at;
 
-	if (!is_there(page) || !memcmp(now, page->known, PAGE_BYTES))
+	if (!memcmp(now, page->known, PAGE_BYTES))
 		return count;
 	for (at = 0; at < PAGE_BYTES; at += PATCH_BYTES) {
 		if (!memcmp(now + at, page->known + at, PATCH_BYTES))
@@ -138,10 +153,15 @@ static size_t page_changes(struct page *page, size_t count)
 
 const struct patch *mirror_changes(uint32_t *count)
 {
-	size_t sum = 0, i;
+	unsigned char there[LOOK_PAGES];
+	size_t sum = 0, i, k, n;
 
-	for (i = 0; i < page_count; i++)
-		sum = page_changes(&pages[i], sum);
+	for (i = 0; i < page_count; i += n) {
+		n = look(i, there);
+		for (k = 0; k < n; k++)
+			if (there[k] & 1)
+				sum = page_changes(&pages[i + k], sum);
+	}
 	*count = sum;
 	return changes;
 }

@@ -93,6 +93,7 @@ void process_serve(const char *port, int (*main)(int, void *), void *argument)
 			continue;
 		}
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal(SIGCHLD, SIG_DFL);
 		close(listener);
 		send_at_once(fd);
 		status = main(fd, argument);

@@ -26,13 +26,25 @@ static bool receive_all(int socket, void *data, size_t length)
 	       recv(socket, data, length, MSG_WAITALL) == (ssize_t)length;
 }
 
+/* Up to the last byte that is not zero: most of a call is for lists. */
+static uint32_t used_bytes(const struct proxy_call *call)
+{
+	const uint8_t *bytes = (const uint8_t *)call;
+	uint32_t length = sizeof(*call);
+
+	while (length > sizeof(call->bytes) && !bytes[length - 1])
+		length--;
+	return length;
+}
+
 bool proxy_send(int socket, struct proxy_call *call)
 {
 	const struct patch *patches = mirror_changes(&call->patches);
 	size_t length = call->patches * sizeof(*patches);
 
-	return send(socket, call, sizeof(*call),
-		    MSG_NOSIGNAL | (length ? MSG_MORE : 0)) == sizeof(*call) &&
+	call->bytes = used_bytes(call);
+	return send(socket, call, call->bytes,
+		    MSG_NOSIGNAL | (length ? MSG_MORE : 0)) == call->bytes &&
 	       (!length ||
 		send(socket, patches, length, MSG_NOSIGNAL) == (ssize_t)length);
 }
@@ -43,7 +55,10 @@ bool proxy_receive(int socket, struct proxy_call *call)
 	size_t length;
 	bool ok;
 
-	if (!receive_all(socket, call, sizeof(*call)))
+	memset(call, 0, sizeof(*call));
+	if (!receive_all(socket, call, sizeof(call->bytes)) ||
+	    !receive_all(socket, (uint8_t *)call + sizeof(call->bytes),
+			 call->bytes - sizeof(call->bytes)))
 		return false;
 	length = call->patches * sizeof(*patches);
 	patches = malloc(length);
@@ -84,6 +99,16 @@ void proxy_sync(void)
 
 	if (connection >= 0)
 		proxy_do(&call);
+}
+
+int proxy_run(const char *command)
+{
+	struct proxy_call call = { .op = PROXY_RUN };
+
+	if (strlen(command) >= sizeof(call.command))
+		bail("too long a command: %s", command);
+	strcpy(call.command, command);
+	return proxy_do(&call);
 }
 
 void proxy_lost(void)

@@ -7,7 +7,7 @@
  * and what the one or the device has changed is copied to the other whenever one of
  * these verbs is called, before a request is posted here and after a completion here.
  *
- * Verbs are the ones that proxy_verbs.c has: programs are linked with --wrap.
+ * Verbs are the ones that proxy_*.c have: programs are linked with --wrap.
  */
 #ifndef TESTS_PROXY_H
 #define TESTS_PROXY_H
@@ -36,6 +36,9 @@ bool proxy_shares(const void *addr, size_t length);
 
 /* A page of that memory that nobody provides (userfaultfd): nothing, or -1. */
 int proxy_withhold(void *addr, size_t length);
+
+/* What system() returns there, with the device's name in $DEVICE. */
+int proxy_run(const char *command);
 
 /* The other machine is lost: what is closed from now on is not there any more. */
 void proxy_lost(void);

@@ -40,17 +40,27 @@ enum proxy_op {
 	PROXY_POST_RECV,
 	PROXY_POST_SRQ_RECV,
 	PROXY_CREATE_AH,
+	PROXY_CREATE_AH_FROM_WC,
 	PROXY_DESTROY_AH,
+	PROXY_QUERY_GID,
+	PROXY_ATTACH_MCAST,
+	PROXY_DETACH_MCAST,
 	PROXY_GET_EVENT,
 	PROXY_SHARE,
 	PROXY_UNMAP,
 	PROXY_ADVISE,
 	PROXY_PROTECT,
 	PROXY_WITHHOLD,
+	PROXY_RUN,
 	PROXY_OPS
 };
 
-enum { PROXY_WRS = 64, PROXY_SGES = 128, PROXY_WCS = 64 };
+enum {
+	PROXY_WRS = 64,
+	PROXY_SGES = 128,
+	PROXY_WCS = 64,
+	PROXY_COMMAND = 256,
+};
 
 /* A list of requests, and the SGEs of all of them one after the other. */
 struct proxy_list {
@@ -71,6 +81,7 @@ struct proxy_memory {
 };
 
 struct proxy_call {
+	uint32_t bytes; /* that are sent: those behind them are zero */
 	enum proxy_op op;
 	uint32_t object;  /* it is about this one; its answer: what was made */
 	uint32_t parent;  /* what an object is made of, or a second one */
@@ -99,8 +110,23 @@ struct proxy_call {
 		struct ibv_qp_init_attr_ex qp;
 		struct ibv_qp_attr qp_attr;
 		struct ibv_ah_attr ah;
+		struct {
+			struct ibv_wc wc;
+			struct ibv_grh grh;
+			uint8_t port;
+		} from;
+		struct {
+			uint32_t port;
+			uint32_t index;
+			struct ibv_gid_entry entry;
+		} gid;
+		struct {
+			union ibv_gid gid;
+			uint16_t lid;
+		} group;
 		struct proxy_list list;
 		enum ibv_event_type event;
+		char command[PROXY_COMMAND];
 	};
 };
 

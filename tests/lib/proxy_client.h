@@ -43,6 +43,10 @@ int proxy_do(struct proxy_call *call);
 
 /* What has this number there. */
 void *proxy_object(uint32_t object);
+/* What stands for the object that @call has made; NULL if it has made none. */
+void *proxy_made(const struct proxy_call *call, size_t size);
+/* The object with the number @handle ends there, and then @object here. */
+int proxy_end(enum proxy_op op, uint32_t handle, void *object);
 
 /* The verbs that programs find by their context. */
 void proxy_set_verbs(struct verbs_context *verbs);

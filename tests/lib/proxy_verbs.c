@@ -36,8 +36,6 @@ WRAPPED(ibv_create_qp);
 WRAPPED(ibv_modify_qp);
 WRAPPED(ibv_query_qp);
 WRAPPED(ibv_destroy_qp);
-WRAPPED(ibv_create_ah);
-WRAPPED(ibv_destroy_ah);
 
 /* An XRC domain has no place for its number. */
 struct proxy_xrcd {
@@ -65,8 +63,7 @@ static void make_room(uint32_t room)
 	object_room = room;
 }
 
-/* What stands for the object that @call has made; NULL if it has made none. */
-static void *made(const struct proxy_call *call, size_t size)
+void *proxy_made(const struct proxy_call *call, size_t size)
 {
 	void *object;
 
@@ -81,7 +78,7 @@ static void *made(const struct proxy_call *call, size_t size)
 	return object;
 }
 
-static int end_object(enum proxy_op op, uint32_t handle, void *object)
+int proxy_end(enum proxy_op op, uint32_t handle, void *object)
 {
 	struct proxy_call call = { .op = op, .object = handle };
 	int ret = proxy_do(&call);
@@ -103,8 +100,8 @@ int __wrap_ibv_close_device(struct ibv_context *ctx)
 	if (!proxy_is(ctx))
 		return __real_ibv_close_device(ctx);
 	close(ctx->async_fd);
-	return end_object(PROXY_CLOSE, context_number(ctx),
-			  proxy_context_of(ctx));
+	return proxy_end(PROXY_CLOSE, context_number(ctx),
+			 proxy_context_of(ctx));
 }
 
 struct ibv_pd *__wrap_ibv_alloc_pd(struct ibv_context *ctx)
@@ -116,7 +113,7 @@ struct ibv_pd *__wrap_ibv_alloc_pd(struct ibv_context *ctx)
 		return __real_ibv_alloc_pd(ctx);
 	call.parent = context_number(ctx);
 	proxy_do(&call);
-	pd = made(&call, sizeof(*pd));
+	pd = proxy_made(&call, sizeof(*pd));
 	if (!pd)
 		return NULL;
 	pd->context = ctx;
@@ -128,7 +125,7 @@ int __wrap_ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	if (!proxy_is(pd->context))
 		return __real_ibv_dealloc_pd(pd);
-	return end_object(PROXY_DEALLOC_PD, pd->handle, pd);
+	return proxy_end(PROXY_DEALLOC_PD, pd->handle, pd);
 }
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length,
@@ -149,7 +146,7 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	if (addr)
 		proxy_share(pd, addr, length);
 	proxy_do(&call);
-	mr = made(&call, sizeof(*mr));
+	mr = proxy_made(&call, sizeof(*mr));
 	if (!mr)
 		return NULL;
 	mr->context = pd->context;
@@ -191,7 +188,7 @@ int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 {
 	if (!proxy_is(mr->context))
 		return __real_ibv_dereg_mr(mr);
-	return end_object(PROXY_DEREG_MR, mr->handle, mr);
+	return proxy_end(PROXY_DEREG_MR, mr->handle, mr);
 }
 
 static int change_memory(enum proxy_op op, void *addr, size_t length, int how)
@@ -263,7 +260,7 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	struct ibv_mw *mw;
 
 	proxy_do(&call);
-	mw = made(&call, sizeof(*mw));
+	mw = proxy_made(&call, sizeof(*mw));
 	if (!mw)
 		return NULL;
 	mw->context = pd->context;
@@ -292,7 +289,7 @@ static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw,
 
 static int dealloc_mw(struct ibv_mw *mw)
 {
-	return end_object(PROXY_DEALLOC_MW, mw->handle, mw);
+	return proxy_end(PROXY_DEALLOC_MW, mw->handle, mw);
 }
 
 /* --- completion queues, XRC domains, shared receive queues ---------------------- */
@@ -311,7 +308,7 @@ struct ibv_cq *__wrap_ibv_create_cq(struct ibv_context *ctx, int cqe,
 		bail("a completion channel can't be had of another machine");
 	call.parent = context_number(ctx);
 	proxy_do(&call);
-	cq = made(&call, sizeof(*cq));
+	cq = proxy_made(&call, sizeof(*cq));
 	if (!cq)
 		return NULL;
 	cq->context = ctx;
@@ -325,7 +322,7 @@ int __wrap_ibv_destroy_cq(struct ibv_cq *cq)
 {
 	if (!proxy_is(cq->context))
 		return __real_ibv_destroy_cq(cq);
-	return end_object(PROXY_DESTROY_CQ, cq->handle, cq);
+	return proxy_end(PROXY_DESTROY_CQ, cq->handle, cq);
 }
 
 static struct ibv_xrcd *open_xrcd(struct ibv_context *ctx,
@@ -339,7 +336,7 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *ctx,
 	struct proxy_xrcd *xrcd;
 
 	proxy_do(&call);
-	xrcd = made(&call, sizeof(*xrcd));
+	xrcd = proxy_made(&call, sizeof(*xrcd));
 	if (!xrcd)
 		return NULL;
 	xrcd->xrcd.context = ctx;
@@ -354,7 +351,7 @@ static uint32_t xrcd_number(struct ibv_xrcd *xrcd)
 
 static int close_xrcd(struct ibv_xrcd *xrcd)
 {
-	return end_object(PROXY_CLOSE_XRCD, xrcd_number(xrcd), xrcd);
+	return proxy_end(PROXY_CLOSE_XRCD, xrcd_number(xrcd), xrcd);
 }
 
 static struct ibv_srq *create_srq_ex(struct ibv_context *ctx,
@@ -373,7 +370,7 @@ static struct ibv_srq *create_srq_ex(struct ibv_context *ctx,
 	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ)
 		call.srq.cq = NUMBER(attr->cq);
 	proxy_do(&call);
-	srq = made(&call, sizeof(*srq));
+	srq = proxy_made(&call, sizeof(*srq));
 	if (!srq)
 		return NULL;
 	attr->attr = call.srq.attr;
@@ -442,10 +439,10 @@ int __wrap_ibv_destroy_srq(struct ibv_srq *srq)
 {
 	if (!proxy_is(srq->context))
 		return __real_ibv_destroy_srq(srq);
-	return end_object(PROXY_DESTROY_SRQ, srq->handle, srq);
+	return proxy_end(PROXY_DESTROY_SRQ, srq->handle, srq);
 }
 
-/* --- queue pairs and address handles -------------------------------------------- */
+/* --- queue pairs ---------------------------------------------------------------- */
 
 static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 				   struct ibv_qp_init_attr_ex *attr)
@@ -464,7 +461,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)
 		call.qp.xrcd = proxy_number(xrcd_number(attr->xrcd));
 	proxy_do(&call);
-	qp = made(&call, sizeof(*qp));
+	qp = proxy_made(&call, sizeof(*qp));
 	if (!qp)
 		return NULL;
 	attr->cap = call.qp.cap;
@@ -541,33 +538,7 @@ int __wrap_ibv_destroy_qp(struct ibv_qp *qp)
 {
 	if (!proxy_is(qp->context))
 		return __real_ibv_destroy_qp(qp);
-	return end_object(PROXY_DESTROY_QP, qp->handle, qp);
-}
-
-struct ibv_ah *__wrap_ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
-{
-	struct proxy_call call = { .op = PROXY_CREATE_AH };
-	struct ibv_ah *ah;
-
-	if (!proxy_is(pd->context))
-		return __real_ibv_create_ah(pd, attr);
-	call.parent = pd->handle;
-	call.ah = *attr;
-	proxy_do(&call);
-	ah = made(&call, sizeof(*ah));
-	if (!ah)
-		return NULL;
-	ah->context = pd->context;
-	ah->pd = pd;
-	ah->handle = call.object;
-	return ah;
-}
-
-int __wrap_ibv_destroy_ah(struct ibv_ah *ah)
-{
-	if (!proxy_is(ah->context))
-		return __real_ibv_destroy_ah(ah);
-	return end_object(PROXY_DESTROY_AH, ah->handle, ah);
+	return proxy_end(PROXY_DESTROY_QP, qp->handle, qp);
 }
 
 void proxy_set_verbs(struct verbs_context *verbs)
