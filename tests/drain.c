@@ -291,6 +291,18 @@ static bool back_from_sqe(struct setup *setup)
 
 /* --- events of a connection ---------------------------------------------------- */
 
+/* Is there an event until @end? */
+static bool takes_event(struct ibv_context *ctx, uint64_t end,
+			struct ibv_async_event *event)
+{
+	while (ibv_get_async_event(ctx, event)) {
+		if (now_ms() > end)
+			return false;
+		sleep_ms(1);
+	}
+	return true;
+}
+
 /* The first message before the receiver knows that it is connected. */
 static bool established(struct pair *pair)
 {
@@ -306,8 +318,7 @@ static bool established(struct pair *pair)
 	endpoint_to_rtr(&pair->b, &a);
 	endpoint_connect(&pair->a, &b);
 	if (!exchange_empty(&pair->a, &pair->b, 1) ||
-	    !check(becomes_readable(ctx->async_fd), "no event comes") ||
-	    !check(!ibv_get_async_event(ctx, &event), "no event is there"))
+	    !check(takes_event(ctx, deadline(), &event), "no event comes"))
 		return false;
 	ok = check(event.event_type == IBV_EVENT_COMM_EST &&
 			   event.element.qp == pair->b.qp,
@@ -315,7 +326,7 @@ static bool established(struct pair *pair)
 	ibv_ack_async_event(&event);
 	/* it is told once */
 	ok = ok && exchange_empty(&pair->a, &pair->b, 2) &&
-	     check(!readable_within(ctx->async_fd, 20), "it comes again");
+	     check(!takes_event(ctx, now_ms() + 20, &event), "it comes again");
 	endpoint_to_rts(&pair->b);
 	return exchange_empty(&pair->b, &pair->a, 3) && ok;
 }

@@ -126,6 +126,7 @@ struct worker {
 	struct setup *setup;
 	struct pair pair;
 	pthread_t thread;
+	uint64_t total;
 	bool ok;
 };
 
@@ -135,7 +136,7 @@ static void *worker_main(void *argument)
 	uint64_t id;
 
 	worker->ok = true;
-	for (id = 0; id < 2000 && worker->ok; id++) {
+	for (id = 0; id < worker->total && worker->ok; id++) {
 		post_b_receive(&worker->pair, id, 0, 64);
 		post_a(&worker->pair, id, IBV_WR_SEND, 4096, 64,
 		       IBV_SEND_SIGNALED);
@@ -153,8 +154,10 @@ bool case_threads(struct setup *setup)
 	bool ok = true;
 	unsigned int i;
 
-	for (i = 0; i < COUNT(workers); i++)
+	for (i = 0; i < COUNT(workers); i++) {
 		pair_open(&workers[i].pair, setup, &options);
+		workers[i].total = repetitions(setup, 2000);
+	}
 	for (i = 0; i < COUNT(workers); i++)
 		if (pthread_create(&workers[i].thread, NULL, worker_main,
 				   &workers[i]))
@@ -179,7 +182,7 @@ static void *poster_main(void *argument)
 
 	wr.wr.rdma.remote_addr = worker->setup->b_mem.rdma_addr;
 	wr.wr.rdma.rkey = worker->setup->b_mem.mr->rkey;
-	while (posted < 3000 && now_ms() < end) {
+	while (posted < worker->total && now_ms() < end) {
 		error = try_post_send(&worker->pair.a, &wr);
 		if (!error) {
 			posted++;
@@ -190,7 +193,7 @@ static void *poster_main(void *argument)
 			break;
 		}
 	}
-	worker->ok = check(posted == 3000, "only %u posts", posted);
+	worker->ok = check(posted == worker->total, "only %u posts", posted);
 	return NULL;
 }
 
@@ -198,7 +201,8 @@ bool case_threads_one_qp(struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct worker workers[3];
-	unsigned int i, total = 3000 * COUNT(workers);
+	unsigned int i, each = repetitions(setup, 3000);
+	unsigned int total = each * COUNT(workers);
 	struct ibv_cq *cq;
 	struct pair pair;
 	bool ok = true;
@@ -214,7 +218,11 @@ bool case_threads_one_qp(struct setup *setup)
 	endpoint_create(&pair.b, &setup->b_dev, &options);
 	pair_connect(&pair.a, &pair.b);
 	for (i = 0; i < COUNT(workers); i++) {
-		workers[i] = (struct worker){ .setup = setup, .pair = pair };
+		workers[i] = (struct worker){
+			.setup = setup,
+			.pair = pair,
+			.total = each,
+		};
 		if (pthread_create(&workers[i].thread, NULL, poster_main,
 				   &workers[i]))
 			bail("pthread_create fails");
@@ -238,10 +246,10 @@ bool case_both_directions(struct setup *setup)
 	struct ibv_sge sge;
 	struct pair pair;
 	bool ok = true;
-	unsigned int i;
+	unsigned int i, total = repetitions(setup, 1000);
 
 	pair_open(&pair, setup, &options);
-	for (i = 0; i < 1000 && ok; i++) {
+	for (i = 0; i < total && ok; i++) {
 		post_b_receive(&pair, i, 0, 100);
 		sge = a_sge(&pair, 0, 100);
 		post_recv(&pair.a, i, &sge, 1);

@@ -53,7 +53,7 @@ static bool run_stream(struct setup *setup, uint32_t depth, uint64_t total)
 
 	options.depth = depth;
 	pair_open(&pair, setup, &options);
-	ok = stream(&pair, total);
+	ok = stream(&pair, repetitions(setup, total));
 	pair_close(&pair);
 	return ok;
 }
