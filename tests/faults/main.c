@@ -4,13 +4,12 @@
  * the completion on either side, the state of both queue pairs, the flushed
  * requests, the events, and memory that stays as it was. After each case a
  * connection between the same processes still works. With "short" each fault is
- * that of one operation, of each in turn.
+ * that of one operation, of each in turn, and nothing else is tried.
  */
 #include <string.h>
 
 #include "event.h"
 #include "faults.h"
-#include "proxy.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -125,9 +124,8 @@ static void run_table(struct setup *setup, struct neighbours *neighbours,
 	}
 }
 
-/* Over what there can be to the device of another machine (proxy.h). */
 static void run_faults(struct setup *setup, struct neighbours *neighbours,
-		       bool remote, bool brief)
+		       bool brief)
 {
 	static const struct fault_table *const tables[] = {
 		&path_faults,
@@ -138,8 +136,7 @@ static void run_faults(struct setup *setup, struct neighbours *neighbours,
 
 	for (service = 0; service < SERVICES; service++)
 		for (i = 0; i < COUNT(tables); i++)
-			if (tables[i]->services & BIT(service) &&
-			    !(remote && service == OVER_XRC))
+			if (tables[i]->services & BIT(service))
 				run_table(setup, neighbours, tables[i], service,
 					  brief);
 }
@@ -148,16 +145,15 @@ int main(int argc, char **argv)
 {
 	struct neighbours neighbours;
 	struct setup setup;
-	bool remote, brief;
+	bool brief;
 
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	brief = argc == 2 && !strcmp(argv[1], "short");
 	events_prepare(setup.a_dev.ctx);
 	events_prepare(setup.b_dev.ctx);
 	neighbours_open(&neighbours, &setup);
-	remote = proxy_is(setup.b_dev.ctx);
-	run_faults(&setup, &neighbours, remote, brief);
-	if (!remote) {
+	run_faults(&setup, &neighbours, brief);
+	if (!brief) {
 		run_full(&setup, &neighbours);
 		run_refused(&setup, &neighbours);
 		run_ends(&setup, &neighbours);
