@@ -16,6 +16,8 @@
 #define REGION_BYTES (1UL << 14)
 
 enum { INV_ID = 60, RECEIVE_ID = 70, ACCESS_ID = 80 };
+/* More than a segment of the engine's. */
+enum { LARGE_BYTES = 300000 };
 
 /* The window is b's; a uses it, by one connection or the other. */
 struct stage {
@@ -335,6 +337,48 @@ static bool remote_inv(struct stage *stage)
 	return free_window(mw) && ok;
 }
 
+/* The peer's SEND of the large message, and what comes of it. */
+static bool send_large_inv(struct stage *stage, uint32_t rkey,
+			   const struct region *from, const struct region *to)
+{
+	struct ibv_sge from_sge = region_sge(from, 0, LARGE_BYTES);
+	struct ibv_sge to_sge = region_sge(to, 0, LARGE_BYTES);
+	struct ibv_send_wr wr = send_wr(INV_ID, IBV_WR_SEND_WITH_INV, &from_sge,
+					1);
+	struct ibv_wc wc;
+
+	post_recv(&stage->b[0], RECEIVE_ID, &to_sge, 1);
+	wr.invalidate_rkey = rkey;
+	post_send(&stage->a[0], &wr);
+	return cq_expect(stage->a[0].send_cq, INV_ID, IBV_WC_SUCCESS) &&
+	       cq_success(stage->b[0].recv_cq, RECEIVE_ID, &wc) &&
+	       check(wc.wc_flags == IBV_WC_WITH_INV &&
+			     wc.invalidated_rkey == rkey,
+		     "flags 0x%x, key 0x%x", wc.wc_flags,
+		     wc.invalidated_rkey) &&
+	       check(wc.byte_len == LARGE_BYTES, "%u bytes", wc.byte_len) &&
+	       check(!memcmp(from->addr, to->addr, LARGE_BYTES),
+		     "other bytes arrive");
+}
+
+static bool remote_inv_large(struct stage *stage)
+{
+	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_2);
+	uint32_t key = ibv_inc_rkey(mw->rkey), next = ibv_inc_rkey(key);
+	struct region from, to;
+	bool ok;
+
+	region_create(&from, stage->setup->a_dev.pd, LARGE_BYTES);
+	region_create(&to, stage->setup->b_dev.pd, LARGE_BYTES);
+	memcpy(from.addr, pattern_bytes(key, LARGE_BYTES), LARGE_BYTES);
+	ok = bind2(stage, mw, key) && send_large_inv(stage, key, &from, &to) &&
+	     bind2(stage, mw, next) &&
+	     writes(stage, next, 0, 8, IBV_WC_SUCCESS);
+	region_destroy(&from);
+	region_destroy(&to);
+	return free_window(mw) && ok;
+}
+
 static bool remote_inv_refused(struct stage *stage, uint32_t rkey)
 {
 	bool reliable = stage->type == IBV_QPT_RC;
@@ -480,6 +524,10 @@ static const struct {
 	{ local_inv, "type 2: invalidated by its owner", IBV_QPT_RC },
 	{ remote_inv, "type 2: invalidated by the peer", IBV_QPT_RC },
 	{ remote_inv, "type 2: invalidated by the peer, UC", IBV_QPT_UC },
+	{ remote_inv_large, "type 2: invalidated by a large message",
+	  IBV_QPT_RC },
+	{ remote_inv_large, "type 2: invalidated by a large message, UC",
+	  IBV_QPT_UC },
 	{ remote_inv_of_region, "the peer invalidates a region", IBV_QPT_RC },
 	{ remote_inv_of_region, "the peer invalidates a region, UC",
 	  IBV_QPT_UC },
