@@ -161,7 +161,9 @@ def write_document(folder, series, raws, about):
              f"processors, {about.get('processor', '')}.",
              "This page and its drawing are made from it by "
              "`bench/scif_chart.py`. [libscif](libscif.md) has what is",
-             "measured how, and why an aim is missed.", "",
+             "measured how, and why an aim is missed. The bars and the curves "
+             "are logarithmic:", "a bar half as long is the square root, and "
+             "not half, as many MB/s.", "",
              "![throughput over transfer size](scif.svg)", "", "```",
              *chart_lines(series, os.path.join(folder, "scif.svg")),
              "```", ""]

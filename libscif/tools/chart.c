@@ -55,6 +55,12 @@ static struct curve *find_curve(const char *name)
 	return &curves[i];
 }
 
+/* What can be drawn; neither zero, nor infinite, nor so after a step of the grid. */
+static bool can_be_drawn(double size, double value)
+{
+	return size >= 1 && size < 1e18 && value > 1e-9 && value < 1e18;
+}
+
 /* Names have what XML has no other meaning for. */
 static void add_result(const char *label, char *what, double size, double value)
 {
@@ -63,8 +69,8 @@ static void add_result(const char *label, char *what, double size, double value)
 	char name[48];
 
 	if (length <= end || strcmp(what + length - end, SUFFIX) ||
-	    strpbrk(label, "<>&") || strpbrk(what, "<>&") || !(size >= 1) ||
-	    !(value > 0))
+	    strpbrk(label, "<>&") || strpbrk(what, "<>&") ||
+	    !can_be_drawn(size, value))
 		return;
 	what[length - end] = '\0';
 	snprintf(name, sizeof(name), "%s%s%s", label, *label ? " " : "", what);
