@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,25 +303,44 @@ static void measure(struct mover *mover)
 	}
 }
 
-static int bandwidth(int node, int port)
+static struct mover movers[] = {
+	{ .name = "writeto", .move = move_write },
+	{ .name = "readfrom", .move = move_read },
+	{ .name = "vwriteto", .move = move_vwrite },
+	{ .name = "vreadfrom", .move = move_vread },
+	{ .name = "vwriteto_cached", .move = move_vwrite_cached },
+	{ .name = "vreadfrom_cached", .move = move_vread_cached },
+};
+
+#define MOVERS (sizeof(movers) / sizeof(movers[0]))
+
+/* @only: the name of the one that is measured, or NULL for all. */
+static int bandwidth(int node, int port, const char *only)
 {
 	char *mem = pages(MOST, MAP_PRIVATE);
 	scif_epd_t epd = reach(node, port, mem);
 	char *own = pages(MOST, MAP_PRIVATE);
-	struct mover movers[] = {
-		{ "writeto", move_write, epd, NULL, NULL },
-		{ "readfrom", move_read, epd, NULL, NULL },
-		{ "vwriteto", move_vwrite, epd, own, NULL },
-		{ "vreadfrom", move_vread, epd, own, NULL },
-		{ "vwriteto_cached", move_vwrite_cached, epd, own, NULL },
-		{ "vreadfrom_cached", move_vread_cached, epd, own, NULL },
-	};
 	size_t i;
 
-	for (i = 0; i < sizeof(movers) / sizeof(movers[0]); i++)
+	for (i = 0; i < MOVERS; i++) {
+		if (only && strcmp(movers[i].name, only))
+			continue;
+		movers[i].epd = epd;
+		movers[i].from = own;
 		measure(&movers[i]);
+	}
 	munmap(own, MOST);
 	return scif_close(epd);
+}
+
+static bool is_mover(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < MOVERS; i++)
+		if (!strcmp(movers[i].name, name))
+			return true;
+	return false;
 }
 
 static int local_memcpy(void)
@@ -370,7 +390,8 @@ static int raw(void)
 static void usage(void)
 {
 	fprintf(stderr, "usage: scif-perf server [PORT]\n"
-			"       scif-perf latency|bandwidth NODE [PORT]\n"
+			"       scif-perf latency NODE [PORT]\n"
+			"       scif-perf bandwidth NODE [PORT [WHAT]]\n"
 			"       scif-perf memcpy|raw\n"
 			"       scif-perf chart [FILE.svg] <RESULTS\n");
 	exit(2);
@@ -388,12 +409,12 @@ int main(int argc, char **argv)
 		return raw();
 	if (!strcmp(what, "chart") && argc <= 3)
 		return chart(argc > 2 ? argv[2] : NULL);
-	if (argc < 3 || argc > 4)
+	if (argc < 3 || argc > 5)
 		usage();
-	if (!strcmp(what, "latency"))
+	if (!strcmp(what, "latency") && argc < 5)
 		return latency(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : PORT);
-	if (!strcmp(what, "bandwidth"))
-		return bandwidth(atoi(argv[2]),
-				 argc > 3 ? atoi(argv[3]) : PORT);
+	if (!strcmp(what, "bandwidth") && (argc < 5 || is_mover(argv[4])))
+		return bandwidth(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : PORT,
+				 argc > 4 ? argv[4] : NULL);
 	usage();
 }
