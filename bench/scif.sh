@@ -6,7 +6,8 @@
 # cache line beside it, in one boot, both sides pinned, in some two minutes. Leaves
 # scif.txt, and the chart scif.svg, in FOLDER, and prints both, with what is aimed
 # at. Then bench/scif_chart.py FOLDER/scif.txt Documentation brings them there.
-set -u
+# Ends with 1 if something could not be measured.
+set -u -o pipefail
 
 # shellcheck source=buildlib/guest.sh
 . "$MIC_TREE/buildlib/guest.sh"
@@ -14,30 +15,66 @@ set -u
 BIN=$MIC_TREE/build/user/bin
 RESULT=${MIC_OUT:-/tmp}/scif.txt
 SIZES=(64 256 1024 4096 16384 65536 262144 1048576 4194304)
+PORT=3030
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+server=''
+status=0
 
-# results LABEL COMMAND...: what it prints, each line after LABEL.
-results() {
-	local label=$1
-
-	shift
-	"$@" | sed "s/^/$label /" | tee -a "$RESULT"
+# failed WHAT WHY
+failed() {
+	status=1
+	echo "failed $1: $2" | tee -a "$RESULT"
 }
 
-# scif LABEL NODES
-scif() {
-	local label=$1 server i
+# results LABEL COMMAND...: what it prints, each line after LABEL. Of a command that
+# fails there are none, but in $why what it said.
+results() {
+	local label=$1 code=0
 
-	export SCIF_NODES=$2
-	SCIF_NODE=1 taskset -c 1 "$BIN/scif-perf" server &
+	shift
+	timeout -k 5 120 "$@" >"$work/out" 2>"$work/err" || code=$?
+	if [ "$code" -ne 0 ]; then
+		why="status $code, $(tail -n 1 "$work/err")"
+		return 1
+	fi
+	sed "s/^/$label /" "$work/out" | tee -a "$RESULT"
+}
+
+# measure WHAT LABEL COMMAND...: results, or why there are none.
+measure() {
+	results "${@:2}" || failed "$1" "$why"
+}
+
+# pinned LABEL WHAT ARGUMENT...: by scif-perf, on the client's processor.
+pinned() {
+	measure "$1 ${*:2}" "$1" taskset -c 0 "$BIN/scif-perf" "${@:2}"
+}
+
+# serve NODES
+serve() {
+	export SCIF_NODES=$1 SCIF_NODE=0
+
+	SCIF_NODE=1 taskset -c 1 "$BIN/scif-perf" server "$PORT" &
 	server=$!
-	# the first ones may come before the server listens
+}
+
+end_server() {
+	kill "$server" 2>/dev/null
+	wait "$server" 2>/dev/null
+}
+
+# latency LABEL: the first ones may come before the server listens.
+latency() {
+	local i
+
 	for ((i = 0; i < 20; i++)); do
-		SCIF_NODE=0 results "$label" taskset -c 0 "$BIN/scif-perf" latency 1 2>/dev/null && break
+		results "$1" taskset -c 0 "$BIN/scif-perf" latency 1 "$PORT" &&
+			return
+		[[ $why = *scif_connect* ]] || break
 		sleep 0.3
 	done
-	SCIF_NODE=0 results "$label" taskset -c 0 "$BIN/scif-perf" bandwidth 1
-	kill "$server"
-	wait "$server" 2>/dev/null
+	failed "$1 latency" "$why"
 }
 
 # about WHAT TEXT...: for who reads it later.
@@ -45,7 +82,41 @@ about() {
 	echo "about $*" >>"$RESULT"
 }
 
-set -o pipefail
+# raw pins its two sides itself. Once before and once after what is compared with it:
+# if they differ, the machine was not quiet. The same goes for memcpy.
+measure_mic() {
+	local what
+
+	measure raw local "$BIN/scif-perf" raw
+	serve 0=10.77.0.1,1=10.77.0.2
+	latency mic
+	measure raw local "$BIN/scif-perf" raw
+	for what in writeto readfrom; do
+		pinned "before-$what" memcpy
+		pinned mic bandwidth 1 "$PORT" "$what"
+		pinned "after-$what" memcpy
+	done
+	for what in {vwriteto,vreadfrom}{,_cached}; do
+		pinned mic bandwidth 1 "$PORT" "$what"
+	done
+	end_server
+}
+
+measure_rxe() {
+	local what
+
+	make_rxe || {
+		failed rxe "it could not be made"
+		return
+	}
+	serve 0=10.78.0.1,1=10.78.0.2
+	latency rxe
+	for what in writeto readfrom; do
+		pinned rxe bandwidth 1 "$PORT" "$what"
+	done
+	end_server
+}
+
 : >"$RESULT"
 about date "$(date -u +%F)"
 about tree "$(git -C "$MIC_TREE" rev-parse --short HEAD 2>/dev/null)"
@@ -55,14 +126,9 @@ if grep -q 'QEMU TCG' /proc/cpuinfo; then
 else
 	about processor "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | sort -u)"
 fi
-# It pins its two sides itself. Once before and once after: if they differ, the
-# machine was not quiet.
-results local "$BIN/scif-perf" raw
-results local taskset -c 0 "$BIN/scif-perf" memcpy
-scif mic 0=10.77.0.1,1=10.77.0.2
-results local "$BIN/scif-perf" raw
-"$BIN/bench-tcp" bw "${SIZES[@]}" | sed 's/^/tcp /' | tee -a "$RESULT"
-"$BIN/bench-tcp" lat 8 | sed 's/^/tcp /' | tee -a "$RESULT"
-make_rxe
-scif rxe 0=10.78.0.1,1=10.78.0.2
-python3 "$MIC_TREE/bench/scif_chart.py" "$RESULT"
+measure_mic
+measure "TCP throughput" tcp "$BIN/bench-tcp" bw "${SIZES[@]}"
+measure "TCP latency" tcp "$BIN/bench-tcp" lat 8
+measure_rxe
+python3 "$MIC_TREE/bench/scif_chart.py" "$RESULT" || status=1
+exit "$status"
