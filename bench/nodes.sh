@@ -47,7 +47,7 @@ find_slice() {
 measure_raw() {
 	local line pong
 
-	"$REGION" poke "$slice" 4 0
+	"$bin/bench-raw" 1 clear "$region_file" "$slice_at"
 	"$MIC_TREE/run" on 1 "$bin/bench-raw" 1 pong "$other_file" \
 		"$other_slice" &
 	pong=$!

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <scif.h>
 
+#include "bounce.h"
 #include "chart.h"
 
 enum {
@@ -73,22 +74,6 @@ static void *pages(size_t length, int sharing)
 	return mem;
 }
 
-/* Round trips through two words: write one, wait for the other. */
-static void bounce(_Atomic uint64_t *out, _Atomic uint64_t *in, uint64_t from,
-		   unsigned int rounds, int first)
-{
-	uint64_t i;
-
-	for (i = from + 1; i <= from + rounds; i++) {
-		if (first)
-			atomic_store_explicit(out, i, memory_order_release);
-		while (atomic_load_explicit(in, memory_order_acquire) < i)
-			;
-		if (!first)
-			atomic_store_explicit(out, i, memory_order_release);
-	}
-}
-
 static double measure_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
 {
 	double runs[RUNS], start;
@@ -96,7 +81,7 @@ static double measure_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
 
 	for (i = 0; i < RUNS; i++) {
 		start = now_us();
-		bounce(out, in, (uint64_t)i * ROUNDS, ROUNDS, 1);
+		bounce(out, in, (uint64_t)i * ROUNDS, ROUNDS, true);
 		runs[i] = (now_us() - start) / ROUNDS;
 	}
 	return median(runs);
@@ -105,7 +90,7 @@ static double measure_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
 /* For the other side of measure_words(). */
 static void answer_words(_Atomic uint64_t *out, _Atomic uint64_t *in)
 {
-	bounce(out, in, 0, RUNS * ROUNDS, 0);
+	bounce(out, in, 0, RUNS * ROUNDS, false);
 }
 
 static void serve_echo(scif_epd_t epd)
