@@ -19,12 +19,13 @@
 #           them
 #   value   null if the measurement failed
 #   unit    MiB/s, Mmsg/s, us
+#   busy    true if the machine was busy with something else, see below
 # What failed, and why, goes to $MIC_OUT/failed. Progress goes to the output.
 #
 # What is measured together is a group. Before and after each group two
 # processes bounce a cache line; if that takes much longer than it can, the
-# machine was busy with something else, and the group is measured again. Groups
-# that stay so are listed in $MIC_OUT/busy, with what raw was.
+# machine was busy with something else, and the group is measured again. The results of
+# groups that stay so say it, and $MIC_OUT/busy lists the groups, with what raw was.
 set -u
 
 # shellcheck source=buildlib/guest.sh
@@ -87,8 +88,14 @@ is_less() {
 	awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
 }
 
-# record_raw LINE: the result that bench-raw printed; its value is in $raw then.
+# record_raw LINE: the result that bench-raw printed; its value is in $raw then. If
+# there is none the machine counts as busy.
 record_raw() {
+	if [ -z "$1" ]; then
+		failed raw "no figure"
+		raw=inf
+		return
+	fi
 	echo "$1" >>"$results"
 	raw=${1#*'"value": '}
 	printf -v raw %.3g "${raw%%,*}"
@@ -122,7 +129,7 @@ group() {
 		: >"$group_results"
 		measure_raw
 		before=$raw
-		"$@"
+		"$@" || failed "$label" "status $?"
 		measure_raw
 		worst=$raw
 		! is_less "$raw" "$before" || worst=$before
@@ -136,7 +143,10 @@ group() {
 		echo "again: raw was $before us before and $raw us after," \
 			"the machine is busy"
 	done
-	is_quiet "$best_worst" || echo "$label: $best_worst us" >>"$busy"
+	if ! is_quiet "$best_worst"; then
+		echo "$label: $best_worst us" >>"$busy"
+		sed -i 's/}$/, "busy": true}/' "$group_results.best"
+	fi
 	cat "$group_results.best" >>"$results"
 }
 
@@ -289,6 +299,8 @@ main() {
 	for i in 1 2 3 4 5; do
 		measure_raw
 	done
+	# what all else is compared with, and judged by
+	[ -n "$best_raw" ] || return
 	echo "raw ping-pong: $best_raw us one way"
 	group memcpy tool memcpy "${bw_sizes[@]}"
 	group "tcp bw" tool tcp bw "${bw_sizes[@]}"

@@ -12,7 +12,7 @@ import os
 import sys
 from html import escape
 
-from results import Results, size_text
+from results import Results, is_busy, size_text
 
 WIDTH, HEIGHT = 860, 520
 LEFT, RIGHT, TOP, BOTTOM = 80, 190, 50, 60
@@ -90,8 +90,9 @@ class Chart:
                             for x, y in points)
             yield f'<polyline points="{path}" class="curve" {style}/>'
             for x, y in points:
+                fill = "#fff" if is_busy(y) else COLOURS[device]
                 yield (f'<circle cx="{self._x(x):.1f}" cy="{self._y(y):.1f}"'
-                       f' r="2.5" fill="{COLOURS[device]}"/>')
+                       f' r="2.5" fill="{fill}" stroke="{COLOURS[device]}"/>')
         if self.level:
             y = self._y(self.level[1])
             yield (f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}"'
@@ -110,6 +111,9 @@ class Chart:
                    ' class="level"/>')
             yield (f'<text x="{x + 42}" y="{y + 4}">'
                    f'{escape(self.level[0])}</text>')
+            y += 22
+        if any(is_busy(y) for line in self.lines for _, y in line[3]):
+            yield f'<text x="{x}" y="{y + 4}">hollow: machine busy</text>'
 
     def svg(self):
         self._scale()

@@ -11,7 +11,7 @@ only the table of MPI.
 import os
 import sys
 
-from results import Results, number_text, ratio, size_text
+from results import BUSY, Results, number_text, ratio, size_text
 
 KIB = 1024
 DEVICES = ("mic", "rxe")
@@ -291,8 +291,8 @@ def print_demo(results):
 
 def print_remarks(directory):
     for name, title in (
-            ("busy", "The machine was busy meanwhile (a cache line took as"
-                     " long as shown), don't trust:"),
+            ("busy", f"{BUSY} The machine was busy meanwhile (a cache line took"
+                     " as long as shown), don't trust:"),
             ("failed", "Failed:")):
         path = os.path.join(directory, name)
         if os.path.exists(path):

@@ -5,6 +5,29 @@ import json
 import statistics
 
 
+class Figure(float):
+    """A result, or what was made of results, and whether the machine was busy with
+    something else when one of them was measured."""
+
+    def __new__(cls, value, busy=False):
+        figure = super().__new__(cls, value)
+        figure.busy = busy
+        return figure
+
+    def _made_with(self, other, value):
+        return Figure(value, self.busy or is_busy(other))
+
+    def __sub__(self, other):
+        return self._made_with(other, float(self) - float(other))
+
+    def __truediv__(self, other):
+        return self._made_with(other, float(self) / float(other))
+
+
+def is_busy(value):
+    return getattr(value, "busy", False)
+
+
 class Results:
     """Look-up by test, device and size; what failed is not there."""
 
@@ -21,7 +44,7 @@ class Results:
         if row["test"] == "raw":
             self.raws.append(row["value"])
         key = (row["test"], row["device"], row["size"])
-        self.values[key] = row["value"]
+        self.values[key] = Figure(row["value"], row.get("busy", False))
 
     def get(self, test, device, size):
         return self.values.get((test, device, size))
@@ -56,14 +79,18 @@ def size_text(size):
     return f"{size} B"
 
 
+BUSY = "*"
+
+
 def number_text(value):
-    """Three digits that count."""
+    """Three digits that count, and a mark if the machine was busy."""
     if value is None:
         return "-"
+    mark = BUSY if is_busy(value) else ""
     if value >= 100:
-        return f"{value:.0f}"
+        return f"{value:.0f}{mark}"
     if value >= 10:
-        return f"{value:.1f}"
+        return f"{value:.1f}{mark}"
     if value >= 0.1:
-        return f"{value:.2f}"
-    return f"{value:.3g}"
+        return f"{value:.2f}{mark}"
+    return f"{value:.3g}{mark}"

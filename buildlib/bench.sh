@@ -18,12 +18,14 @@
 #                   that beside memcpy into the region
 #   --kernel NAME   which kernel to boot (6.1)
 #   --json FILE     the results, one JSON object a line, with the keys
-#                   test, device, size, value, unit
+#                   test, device, size, value, unit, and busy (true) where the
+#                   machine was busy with something else
 #
 # The two sides of each measurement are pinned to a processor each, so the
 # machine needs two that have nothing else to do. Where it was busy, as
-# raw tells, a measurement is repeated and the output says so. A figure that
-# misses its aim is no failure; a measurement that did not happen is one.
+# raw tells, a measurement is repeated; what still is not to be trusted has a * in the
+# tables. A figure that misses its aim is no failure; a measurement that did not happen
+# is one.
 # ---
 set -eu
 
