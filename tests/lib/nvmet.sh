@@ -1,0 +1,64 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# The kernel's target of NVMe over Fabrics: one subsystem with one disk, a file.
+# Needs nothing else, so that a node of several can source it.
+
+NVME_NQN=mic-test
+NVME_SIZE=$((8 << 20))
+NVME_BACKING=/dev/shm/nvme-backing
+NVMET=/sys/kernel/config/nvmet
+NVMET_SUBSYSTEM=$NVMET/subsystems/$NVME_NQN
+NVMET_PORT=$NVMET/ports/1
+
+# put VALUE FILE
+put() {
+	echo "$1" >"$2"
+}
+
+# make_target ADDRESS
+make_target() {
+	modprobe -a nvmet nvmet-rdma || return
+	mountpoint -q /sys/kernel/config ||
+		mount -t configfs none /sys/kernel/config || return
+	truncate -s "$NVME_SIZE" "$NVME_BACKING" || return
+	mkdir "$NVMET_SUBSYSTEM" "$NVMET_SUBSYSTEM/namespaces/1" \
+		"$NVMET_PORT" || return
+	put 1 "$NVMET_SUBSYSTEM/attr_allow_any_host" &&
+		put "$NVME_BACKING" "$NVMET_SUBSYSTEM/namespaces/1/device_path" &&
+		put 1 "$NVMET_SUBSYSTEM/namespaces/1/buffered_io" &&
+		put 1 "$NVMET_SUBSYSTEM/namespaces/1/enable" &&
+		put rdma "$NVMET_PORT/addr_trtype" &&
+		put ipv4 "$NVMET_PORT/addr_adrfam" &&
+		put "$1" "$NVMET_PORT/addr_traddr" &&
+		put 4420 "$NVMET_PORT/addr_trsvcid" &&
+		offer_target
+}
+
+# offer_target, withdraw_target: who is connected is thrown out.
+offer_target() {
+	ln -s "$NVMET_SUBSYSTEM" "$NVMET_PORT/subsystems/$NVME_NQN"
+}
+
+withdraw_target() {
+	rm "$NVMET_PORT/subsystems/$NVME_NQN"
+}
+
+remove_target() {
+	local module
+
+	rm -f "$NVMET_PORT/subsystems/$NVME_NQN"
+	[ ! -d "$NVMET_PORT" ] || rmdir "$NVMET_PORT" || return
+	[ ! -d "$NVMET_SUBSYSTEM/namespaces/1" ] ||
+		put 0 "$NVMET_SUBSYSTEM/namespaces/1/enable" || return
+	[ ! -d "$NVMET_SUBSYSTEM/namespaces/1" ] ||
+		rmdir "$NVMET_SUBSYSTEM/namespaces/1" || return
+	[ ! -d "$NVMET_SUBSYSTEM" ] || rmdir "$NVMET_SUBSYSTEM" || return
+	rm -f "$NVME_BACKING"
+	for module in nvmet-rdma nvmet; do
+		rmmod "$module" || return
+	done
+}
+
+target_sum() {
+	sha256sum <"$NVME_BACKING"
+}
