@@ -32,6 +32,7 @@ enum mic_ivs_limits {
 	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
 	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
 	MIC_IVS_STUCK_MS = 1000,	/* without room, so do datagrams */
+	MIC_IVS_SESSION_MS = 200,	/* from session to session, at least */
 };
 
 /**
@@ -252,6 +253,7 @@ struct mic_range {
  * @mine: this side's session
  * @seen: the other side's
  * @up_peer: owner of the entry when the path came up
+ * @again: it does not come up before that, in jiffies
  * @doorbell: number to ring
  * @vector: vector to ring; -1: the other node polls
  * @rung: value of need_kick that was answered
@@ -330,6 +332,7 @@ struct mic_path {
 	u32 mine;
 	u32 seen;
 	u32 up_peer;
+	unsigned long again;
 	u32 doorbell;
 	int vector;
 	u32 rung;

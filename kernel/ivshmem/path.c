@@ -202,6 +202,7 @@ static void mic_path_go_up(struct mic_path *path)
 	path->group_ack = MIC_ACK_OK;
 	path->gid_seq = 1;	/* odd: none that was read */
 	path->up_peer = READ_ONCE(path->peer);
+	path->again = jiffies + msecs_to_jiffies(MIC_IVS_SESSION_MS);
 	path->rung = 0;
 	path->stat[MIC_STAT_UP]++;
 	mic_aperture_find(path);
@@ -284,7 +285,8 @@ static void mic_path_control(struct mic_path *path)
 		mic_path_publish(path);
 	if (theirs != path->seen)
 		mic_path_see(path, theirs);
-	if (theirs == path->seen && seen == path->mine)
+	if (theirs == path->seen && seen == path->mine &&
+	    time_after_eq(jiffies, path->again))
 		mic_path_go_up(path);
 }
 
@@ -581,6 +583,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 	path->entry = mic_region_node(ivs, slot);
 	path->vector = -1;
 	path->last = jiffies;
+	path->again = jiffies;
 	mutex_init(&path->tx_mutex);
 	spin_lock_init(&path->net_lock);
 	spin_lock_init(&path->lock);
