@@ -9,14 +9,16 @@
   region.py blank                    a header as of a new region
   region.py random SECONDS SEED      random bytes everywhere but in the header
   region.py chosen SECONDS SEED      what looks like something, where it matters
-  region.py full SECONDS NODE        as NODE, which has left: reads nothing
-  region.py pads SECONDS NODE        sends records without a meaning
-  region.py words SECONDS NODE       begins a session, and another, and another
+  region.py full SECONDS NODE SLOT   as NODE, which has left SLOT: reads nothing
+  region.py pads SECONDS NODE SLOT   sends records without a meaning
+  region.py words SECONDS NODE SLOT  begins a session, and another, and another
+  region.py usurp SECONDS SLOT       has an entry whose node is there
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
 
 The offsets are those of Documentation/fabric.md.
 """
 
+import ctypes
 import glob
 import mmap
 import os
@@ -25,7 +27,8 @@ import struct
 import sys
 import time
 
-SIZES = {1: "<B", 2: "<H", 4: "<I", 8: "<Q"}
+WORDS = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32,
+         8: ctypes.c_uint64}
 HEADER = 4096
 NODE = 2048
 CHANNEL = 128
@@ -67,11 +70,13 @@ class Region:
         finally:
             os.close(file)
 
+    # one access each, as a kernel has it
+
     def read(self, offset, size):
-        return struct.unpack_from(SIZES[size], self.mem, offset)[0]
+        return WORDS[size].from_buffer(self.mem, offset).value
 
     def write(self, offset, size, value):
-        struct.pack_into(SIZES[size], self.mem, offset, value)
+        WORDS[size].from_buffer(self.mem, offset).value = value
 
     def geometry(self):
         self.nodes = self.read(12, 4)
@@ -165,21 +170,48 @@ def scribble(region, seconds, offset):
         region.write(offset, 8, random.getrandbits(64))
 
 
+def usurp(region, seconds, slot):
+    """An owner of another generation, with a heart that beats."""
+    region.geometry()
+    entry = region.table + slot * NODE
+    for _ in until(seconds):
+        region.write(entry, 4, 12345)
+        region.write(entry + 4, 4, 0)
+        region.write(entry + 64, 8, region.read(entry + 64, 8) + 1)
+        time.sleep(0.02)
+
+
+def gid_of(node):
+    return bytes(10) + b"\xff\xff" + bytes((10, 80, 0, node + 1))
+
+
+def slot_of(region, node):
+    """Where a node is that publishes its GID."""
+    for slot in range(region.nodes):
+        entry = region.table + slot * NODE
+        if region.read(entry, 4) and gid_of(node) in region.mem[
+                entry + 192:entry + NODE]:
+            return slot
+    sys.exit(f"node {node} is not there")
+
+
 class Impostor:
-    """Pretends to be a node that has left, and has a path to node 0."""
+    """Pretends to be a node that has left its slot, and has a path to node 0."""
 
     MAC = bytes((2, 0, 0, 0, 0, 0x66))
     SESSION = 4321
 
-    def __init__(self, region, node):
+    def __init__(self, region, node, slot):
         region.geometry()
         self.region = region
-        self.entry = region.table + node * NODE
-        self.out = self.channel(node, 0)
-        self.back = self.channel(0, node)
+        self.slot = slot
+        self.victim = slot_of(region, 0)
+        self.entry = region.table + slot * NODE
+        self.out = self.channel(slot, self.victim)
+        self.back = self.channel(self.victim, slot)
         self.next = 0
         self.beat = 0
-        gid = bytes(10) + b"\xff\xff" + bytes((10, 80, 0, node + 1))
+        gid = gid_of(node)
         region.mem[self.entry + 12:self.entry + 22] = bytes(4) + self.MAC
         region.mem[self.entry + 192:self.entry + 214] = gid + self.MAC
         region.write(self.entry + 132, 4, 1)
@@ -220,8 +252,8 @@ class Impostor:
         self.region.write(self.out, 8, random.getrandbits(64))
 
 
-def pretend(region, name, seconds, node):
-    impostor = Impostor(region, node)
+def pretend(region, name, seconds, node, slot):
+    impostor = Impostor(region, node, slot)
     attack = {"full": impostor.fill_requests, "pads": impostor.write_pads,
               "words": impostor.write_words}[name]
     for _ in until(seconds):
@@ -248,12 +280,16 @@ def main():
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
+    elif words[0] == "usurp":
+        usurp(region, float(words[1]), int(words[2]))
     elif words[0] == "scribble":
         scribble(region, float(words[1]), int(words[2], 0))
     elif words[0] in ("full", "pads", "words"):
-        pretend(region, words[0], float(words[1]), int(words[2]))
+        pretend(region, words[0], float(words[1]), int(words[2]),
+                int(words[3]))
     else:
         sys.exit(__doc__)
 
 
-main()
+if __name__ == "__main__":
+    main()

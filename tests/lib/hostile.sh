@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# A node that has left the region, and writes there. After lib/machines.sh.
+
+# slot_on NODE: its entry of the node table.
+slot_on() {
+	on_machine "$1" cat /sys/class/net/micnet0/device/fabric/node
+}
+
+# becomes_hostile NODE: nothing of ours runs there; it had the entry $hostile_slot.
+becomes_hostile() {
+	hostile_slot=$(slot_on "$1") || return
+	./run on "$1" bash -c 'rdma link delete mic0; rmmod mic_ivshmem'
+}
+
+# makes_peace NODE
+makes_peace() {
+	./run on "$1" bash -c "insmod build/kmod-$MIC_KERNEL/mic_ivshmem.ko &&
+		. buildlib/guest.sh && make_mic" || return
+	wait_until 60 ping -c 1 -W 1 "10.80.0.$(($1 + 1))"
+}
+
+# entry NODE FIELD: its offset in the node table.
+entry() {
+	echo $((4096 + $1 * 2048 + $2))
+}
+
+# quietly COMMAND...: what the driver says meanwhile is bounded. Of each session
+# there are three messages, and the kernel lets each through ten times in five
+# seconds, then says how many it did not.
+quietly() {
+	local mark="mic-test: quietly $SECONDS.$RANDOM" start=$SECONDS lines most
+	local status=0
+
+	echo "$mark" >/dev/kmsg
+	"$@" || status=$?
+	most=$((33 * ((SECONDS - start) / 5 + 2)))
+	lines=$(dmesg | sed "1,/$mark\$/d" | grep -c -E 'mic_|micnet')
+	echo "$lines lines of $most"
+	[ "$lines" -le "$most" ] && [ "$status" -eq 0 ]
+}
