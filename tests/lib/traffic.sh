@@ -55,6 +55,18 @@ rdma_objects() {
 	rdma resource show | sed 's/^[0-9]*: //' | sort
 }
 
+# driver_state: what the driver itself counts, by device.
+driver_state() {
+	local folder
+
+	for folder in /sys/kernel/debug/ib_mic/*/; do
+		[ -e "$folder/mkeys" ] || continue
+		echo "$(basename "$folder"):" \
+			"$(grep -c '^qp' "$folder/qps") queue pairs"
+		cat "$folder/mkeys" "$folder/windows"
+	done
+}
+
 # nothing_left STATE: objects and pinned pages are back at that.
 nothing_left() {
 	wait_until 30 state_is "$1" || {
@@ -68,6 +80,7 @@ nothing_left() {
 
 resource_state() {
 	rdma_objects
+	driver_state
 	echo "pinned pages: $(pinned_pages)"
 }
 
@@ -87,7 +100,7 @@ slab_snapshot() {
 	for ((i = 0; i < 5; i++)); do
 		echo 2 >/proc/sys/vm/drop_caches
 		sleep 0.4
-		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node,mic*}; do
+		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node,mm_struct,pid,filp}; do
 			[ -e "$cache/shrink" ] || continue
 			echo 1 >"$cache/shrink"
 			read -r objects _ <"$cache/objects"
@@ -129,4 +142,14 @@ slabs_stay() {
 		mv "$SCRATCH/after" "$SCRATCH/before"
 	done
 	return 1
+}
+
+# devices_anew: deleted, which the driver refuses to do quietly if it has anything
+# left, and made again.
+devices_anew() {
+	timeout $((60 * SLOW)) rdma link delete "$DEVICE" &&
+		timeout $((60 * SLOW)) rdma link delete "$PEER" &&
+		rdma link add "$DEVICE" type mic netdev mic-eth0 &&
+		rdma link add "$PEER" type mic netdev mic-eth1 &&
+		wait_active "$DEVICE" && wait_active "$PEER"
 }

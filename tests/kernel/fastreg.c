@@ -6,20 +6,15 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/delay.h>
-#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/string.h>
-#include <net/ipv6.h>
-#include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
-#define TEST_PORT	1
-#define TEST_PSN	0x123
-#define TEST_PATIENCE	(60 * HZ)
+#include "side.h"
+
 #define TEST_SEED	0x5a
 
 static char *device = "mic0";
@@ -33,24 +28,6 @@ MODULE_PARM_DESC(peer, "the device that registers");
 static char *test = "";
 module_param(test, charp, 0444);
 MODULE_PARM_DESC(test, "limit, beyond, invalidated or refused");
-
-/**
- * struct side - one end of a connection
- * @dev: device, held
- * @pd: protection domain
- * @cq: completions of @qp
- * @qp: queue pair
- * @gid: the device's address
- * @gid_index: its place in the table
- */
-struct side {
-	struct ib_device *dev;
-	struct ib_pd *pd;
-	struct ib_cq *cq;
-	struct ib_qp *qp;
-	union ib_gid gid;
-	int gid_index;
-};
 
 /**
  * struct bench - what a case works with
@@ -69,127 +46,6 @@ struct bench {
 	struct sg_table sg;
 	u8 *buffer;
 };
-
-/* --- a connection ------------------------------------------------------------ */
-
-/* RoCE v2 over IPv4, as the user-space tests use. */
-static int find_gid(struct side *side)
-{
-	const struct ib_gid_attr *attr;
-	bool found;
-	int i;
-
-	for (i = 0; i < side->dev->port_data[TEST_PORT].immutable.gid_tbl_len; i++) {
-		attr = rdma_get_gid_attr(side->dev, TEST_PORT, i);
-		if (IS_ERR(attr))
-			continue;
-		found = attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
-			ipv6_addr_v4mapped((const struct in6_addr *)&attr->gid);
-		side->gid = attr->gid;
-		side->gid_index = i;
-		rdma_put_gid_attr(attr);
-		if (found)
-			return 0;
-	}
-	return -EADDRNOTAVAIL;
-}
-
-static void side_close(struct side *side)
-{
-	if (!IS_ERR_OR_NULL(side->qp))
-		ib_destroy_qp(side->qp);
-	if (!IS_ERR_OR_NULL(side->cq))
-		ib_free_cq(side->cq);
-	if (!IS_ERR_OR_NULL(side->pd))
-		ib_dealloc_pd(side->pd);
-	if (side->dev)
-		ib_device_put(side->dev);
-}
-
-static int side_open(struct side *side, const char *name)
-{
-	struct ib_qp_init_attr init = {
-		.qp_type = IB_QPT_RC,
-		.sq_sig_type = IB_SIGNAL_ALL_WR,
-		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
-			 .max_send_sge = 1, .max_recv_sge = 1 },
-	};
-
-	side->dev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
-	if (!side->dev)
-		return -ENODEV;
-	side->pd = ib_alloc_pd(side->dev, 0);
-	if (IS_ERR(side->pd))
-		return PTR_ERR(side->pd);
-	side->cq = ib_alloc_cq(side->dev, NULL, 16, 0, IB_POLL_DIRECT);
-	if (IS_ERR(side->cq))
-		return PTR_ERR(side->cq);
-	init.send_cq = side->cq;
-	init.recv_cq = side->cq;
-	side->qp = ib_create_qp(side->pd, &init);
-	if (IS_ERR(side->qp))
-		return PTR_ERR(side->qp);
-	return find_gid(side);
-}
-
-static int side_connect(struct side *side, const struct side *other)
-{
-	struct ib_qp_attr init = {
-		.qp_state = IB_QPS_INIT,
-		.port_num = TEST_PORT,
-		.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
-	};
-	struct ib_qp_attr rtr = {
-		.qp_state = IB_QPS_RTR,
-		.path_mtu = IB_MTU_1024,
-		.dest_qp_num = other->qp->qp_num,
-		.rq_psn = TEST_PSN,
-		.max_dest_rd_atomic = 16,
-		.min_rnr_timer = 12,
-	};
-	struct ib_qp_attr rts = {
-		.qp_state = IB_QPS_RTS,
-		.sq_psn = TEST_PSN,
-		.timeout = 18,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.max_rd_atomic = 16,
-	};
-	union ib_gid gid = other->gid;
-	int err;
-
-	rtr.ah_attr.type = rdma_ah_find_type(side->dev, TEST_PORT);
-	rdma_ah_set_port_num(&rtr.ah_attr, TEST_PORT);
-	rdma_ah_set_grh(&rtr.ah_attr, &gid, 0, side->gid_index, 64, 0);
-	err = ib_modify_qp(side->qp, &init, IB_QP_STATE | IB_QP_PKEY_INDEX |
-			   IB_QP_PORT | IB_QP_ACCESS_FLAGS) ?:
-	      ib_modify_qp(side->qp, &rtr, IB_QP_STATE | IB_QP_AV |
-			   IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER) ?:
-	      ib_modify_qp(side->qp, &rts, IB_QP_STATE | IB_QP_SQ_PSN |
-			   IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
-			   IB_QP_MAX_QP_RD_ATOMIC);
-	return err;
-}
-
-/* Post a request; its status, or an error. */
-static int execute(struct side *side, const struct ib_send_wr *wr)
-{
-	unsigned long end = jiffies + TEST_PATIENCE;
-	struct ib_wc wc;
-	int n, err;
-
-	err = ib_post_send(side->qp, wr, NULL);
-	if (err)
-		return err;
-	do {
-		n = ib_poll_cq(side->cq, 1, &wc);
-		if (n)
-			return n < 0 ? n : (int)wc.status;
-		usleep_range(100, 200);
-	} while (time_before(jiffies, end));
-	return -ETIMEDOUT;
-}
 
 /* --- the region -------------------------------------------------------------- */
 
@@ -243,6 +99,8 @@ static int bench_open(struct bench *bench)
 	int err;
 
 	err = side_open(&bench->near, device) ?: side_open(&bench->far, peer);
+	err = err ?: side_create_qp(&bench->near, NULL);
+	err = err ?: side_create_qp(&bench->far, NULL);
 	err = err ?: side_connect(&bench->near, &bench->far);
 	err = err ?: side_connect(&bench->far, &bench->near);
 	if (err)
@@ -276,7 +134,7 @@ static int register_pages(struct bench *bench)
 	}
 	ib_update_fast_reg_key(bench->mr, ib_inc_rkey(bench->mr->rkey));
 	wr.key = bench->mr->rkey;
-	return execute(&bench->far, &wr.wr);
+	return side_execute(&bench->far, &wr.wr);
 }
 
 /* A request of the other side for part of the region: its status. */
@@ -294,7 +152,7 @@ static int access_region(struct bench *bench, enum ib_wr_opcode opcode, u64 offs
 		.rkey = bench->mr->rkey,
 	};
 
-	return execute(&bench->near, &wr.wr);
+	return side_execute(&bench->near, &wr.wr);
 }
 
 /* No two pages hold the same. */
@@ -391,7 +249,7 @@ static int test_invalidated(struct bench *bench)
 	int err = register_pages(bench);
 
 	wr.ex.invalidate_rkey = bench->mr->rkey;
-	return err ?: execute(&bench->far, &wr) ?: expect_refused(bench, 0, 1);
+	return err ?: side_execute(&bench->far, &wr) ?: expect_refused(bench, 0, 1);
 }
 
 /* Neither is there a region for one page more. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Connections between kernel consumers of two devices.
+ */
+#ifndef TESTS_KERNEL_SIDE_H
+#define TESTS_KERNEL_SIDE_H
+
+#include <rdma/ib_verbs.h>
+
+/**
+ * struct side - one end of a connection
+ * @dev: device, held
+ * @pd: protection domain
+ * @shared: @pd is another side's
+ * @cq: completions of @qp
+ * @qp: queue pair
+ * @events: how often each event of @qp has come, up to the last one known
+ * @gid: the device's address
+ * @gid_index: its place in the table
+ */
+struct side {
+	struct ib_device *dev;
+	struct ib_pd *pd;
+	bool shared;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	atomic_t events[IB_EVENT_WQ_FATAL + 1];
+	union ib_gid gid;
+	int gid_index;
+};
+
+int side_open(struct side *side, const char *name);
+/* In the protection domain of @other. */
+int side_open_beside(struct side *side, const struct side *other);
+/* Also after one of the others has failed. */
+void side_close(struct side *side);
+/* @srq may be NULL. */
+int side_create_qp(struct side *side, struct ib_srq *srq);
+int side_connect(struct side *side, const struct side *other);
+
+/* The next completion, or -ETIMEDOUT. */
+int side_wait(struct side *side, struct ib_wc *wc);
+/* Post a request; its status, or an error. */
+int side_execute(struct side *side, const struct ib_send_wr *wr);
+
+#endif /* TESTS_KERNEL_SIDE_H */
