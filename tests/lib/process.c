@@ -150,3 +150,48 @@ bool message_relay(int from, int to, void *message, size_t length)
 	return message_receive(from, message, length) &&
 	       message_send(to, message, length);
 }
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static struct msghdr message_of(struct iovec *byte, union control *control)
+{
+	return (struct msghdr){
+		.msg_iov = byte,
+		.msg_iovlen = 1,
+		.msg_control = control->bytes,
+		.msg_controllen = sizeof(control->bytes),
+	};
+}
+
+bool descriptor_send(int socket, int fd)
+{
+	union control control = { .header = {
+					  .cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
+					  .cmsg_len = CMSG_LEN(sizeof(fd)),
+				  } };
+	struct iovec byte = { "", 1 };
+	struct msghdr message = message_of(&byte, &control);
+
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	return sendmsg(socket, &message, MSG_NOSIGNAL) == 1;
+}
+
+int descriptor_receive(int socket)
+{
+	union control control = { .bytes = { 0 } };
+	char text;
+	struct iovec byte = { &text, 1 };
+	struct msghdr message = message_of(&byte, &control);
+	int fd = -1;
+
+	if (!becomes_readable(socket) ||
+	    recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1 ||
+	    control.header.cmsg_type != SCM_RIGHTS)
+		return -1;
+	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
+	return fd;
+}

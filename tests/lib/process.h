@@ -40,4 +40,8 @@ bool message_receive(int socket, void *data, size_t length);
 /* From one to the other; it is left in @message. */
 bool message_relay(int from, int to, void *message, size_t length);
 
+/* A descriptor, over a local socket; -1 if none comes. */
+bool descriptor_send(int socket, int fd);
+int descriptor_receive(int socket);
+
 #endif /* TESTS_PROCESS_H */

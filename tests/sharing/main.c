@@ -43,57 +43,16 @@ void exchange(struct side *side, const void *mine, void *theirs, size_t length)
 		bail("the other process is gone");
 }
 
-union control {
-	struct cmsghdr header;
-	char bytes[CMSG_SPACE(sizeof(int))];
-};
-
-static struct msghdr message_of(struct iovec *byte, union control *control)
-{
-	return (struct msghdr){
-		.msg_iov = byte,
-		.msg_iovlen = 1,
-		.msg_control = control->bytes,
-		.msg_controllen = sizeof(control->bytes),
-	};
-}
-
-static void send_fd(int socket, int fd)
-{
-	union control control = { .header = {
-					  .cmsg_level = SOL_SOCKET,
-					  .cmsg_type = SCM_RIGHTS,
-					  .cmsg_len = CMSG_LEN(sizeof(fd)),
-				  } };
-	struct iovec byte = { "", 1 };
-	struct msghdr message = message_of(&byte, &control);
-
-	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-	if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1)
-		bail("sendmsg: %s", strerror(errno));
-}
-
-static int receive_fd(int socket)
-{
-	union control control = { .bytes = { 0 } };
-	char text;
-	struct iovec byte = { &text, 1 };
-	struct msghdr message = message_of(&byte, &control);
-	int fd = -1;
-
-	if (!becomes_readable(socket) ||
-	    recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1 ||
-	    control.header.cmsg_type != SCM_RIGHTS)
-		bail("no descriptor comes");
-	memcpy(&fd, CMSG_DATA(&control.header), sizeof(fd));
-	return fd;
-}
-
 int pass_fd(struct side *side, int fd)
 {
-	if (side->second)
-		return receive_fd(side->socket);
-	send_fd(side->socket, fd);
+	if (!side->second) {
+		if (!descriptor_send(side->socket, fd))
+			bail("no descriptor goes");
+		return fd;
+	}
+	fd = descriptor_receive(side->socket);
+	if (fd < 0)
+		bail("no descriptor comes");
 	return fd;
 }
 
