@@ -23,6 +23,27 @@ static struct {
 	atomic_uint rkey;
 } places[PLACES];
 
+static const char *const names[KINDS] = {
+	[KIND_PD] = "protection domains",
+	[KIND_TD] = "thread domains",
+	[KIND_PARENT] = "parent domains",
+	[KIND_XRCD] = "XRC domains",
+	[KIND_CHANNEL] = "channels",
+	[KIND_CQ] = "completion queues",
+	[KIND_SRQ] = "shared receive queues",
+	[KIND_XRC_SRQ] = "XRC receive queues",
+	[KIND_MR] = "regions",
+	[KIND_DM] = "pieces of device memory",
+	[KIND_MW] = "memory windows",
+	[KIND_AH] = "address handles",
+	[KIND_PAIR] = "pairs",
+	[KIND_WINDOW] = "mapped windows",
+	[KIND_WATCH] = "watches",
+	[KIND_IMPORT] = "imports",
+};
+
+static atomic_uint made[KINDS];
+
 static const struct kind_ops *const tables[] = {
 	domain_kinds, queue_kinds, memory_kinds, pair_kinds, other_kinds,
 };
@@ -92,12 +113,14 @@ static void one_step(struct worker *worker)
 	void **object = &worker->objects[kind][below(worker, SLOTS)];
 	const struct kind_ops *ops = ops_of(kind);
 
-	if (!*object)
+	if (!*object) {
 		*object = ops->create(worker);
-	else if (ops->use && !one_of(worker, kind == KIND_PAIR ? 16 : 3))
+		atomic_fetch_add(&made[kind], !!*object);
+	} else if (ops->use && !one_of(worker, kind == KIND_PAIR ? 16 : 3)) {
 		ops->use(worker, *object);
-	else if (!ops->destroy(*object))
+	} else if (!ops->destroy(*object)) {
 		*object = NULL;
+	}
 	if (one_of(worker, 16))
 		events_drop(dev.ctx);
 }
@@ -128,10 +151,22 @@ static void destroy_all(struct worker *worker)
 				if (!error)
 					*object = NULL;
 				else if (round)
-					bail("an object of kind %d stays: %s",
-					     kind, strerror(error));
+					bail("%s: one stays: %s", names[kind],
+					     strerror(error));
 			}
 		}
+	}
+}
+
+/* Else nothing is said of a kind. */
+static void expect_all_kinds(void)
+{
+	unsigned int kind;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		tap_note("%u %s", atomic_load(&made[kind]), names[kind]);
+		if (!atomic_load(&made[kind]))
+			bail("no %s", names[kind]);
 	}
 }
 
@@ -155,6 +190,7 @@ static void objects(struct random_state *random, unsigned int steps)
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
+	expect_all_kinds();
 	for (i = 0; i < THREADS; i++)
 		destroy_all(&workers[i]);
 	device_close(&dev);
