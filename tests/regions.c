@@ -454,6 +454,45 @@ static bool dmabuf_traffic(struct stage *stage)
 	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
 }
 
+/* The peer writes to the buffer, and reads from it. */
+static bool dmabuf_of_peer(struct stage *stage)
+{
+	struct dmabuf *buf = &stage->buf;
+	const size_t length = 3 * PAGE_BYTES + 40;
+	struct region *memory = &stage->setup->b_mem;
+	struct ibv_mr *mr = dmabuf_mr(stage, buf, 0, DMABUF_BYTES);
+	struct ibv_sge sge = region_sge(memory, 0, length);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	bool ok;
+
+	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
+		return false;
+	wr.wr.rdma.remote_addr = DMABUF_IOVA + 100;
+	wr.wr.rdma.rkey = mr->rkey;
+	memset(buf->addr, FILL_BYTE, buf->length);
+	memcpy(memory->addr, pattern_bytes(5, length), length);
+	ok = succeeds(try_request(stage->setup, true, wr)) &&
+	     check(!memcmp(buf->addr + 100, pattern_bytes(5, length), length),
+		   "written") &&
+	     all_are(buf->addr, 100, FILL_BYTE) &&
+	     all_are(buf->addr + 100 + length, buf->length - 100 - length,
+		     FILL_BYTE);
+	memset(memory->addr, 0, length);
+	wr.opcode = IBV_WR_RDMA_READ;
+	ok = ok && succeeds(try_request(stage->setup, true, wr)) &&
+	     check(!memcmp(memory->addr, pattern_bytes(5, length), length),
+		   "read");
+	/* nothing behind its end, nor when it is gone */
+	wr.wr.rdma.remote_addr = DMABUF_IOVA + DMABUF_BYTES - length + 1;
+	ok = ok && ends_with(try_request(stage->setup, true, wr),
+			     IBV_WC_REM_ACCESS_ERR);
+	wr.wr.rdma.remote_addr = DMABUF_IOVA;
+	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") &&
+	       ends_with(try_request(stage->setup, true, wr),
+			 IBV_WC_REM_ACCESS_ERR) &&
+	       ok;
+}
+
 /* The region keeps the buffer when its descriptor goes. */
 static bool dmabuf_outlives_fd(struct stage *stage)
 {
@@ -520,6 +559,7 @@ static const struct {
 	{ gains_too_much, "registered again: for more than may be", false },
 	{ key_of_other_device, "keys of another device", false },
 	{ dmabuf_traffic, "dma-buf: data in both directions", true },
+	{ dmabuf_of_peer, "dma-buf: a peer reads and writes", true },
 	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
 	{ dmabuf_refused, "dma-buf: what is refused", true },
 	{ dmabuf_bounds, "dma-buf: out of bounds", true },
