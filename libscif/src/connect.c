@@ -72,9 +72,7 @@ void scif_connect_done(struct scif_endpoint *ep, int error)
 		scif_link_break(&ep->link, true);
 		scif_refresh(ep, -1);
 	} else {
-		/* That waits for completions, which is not for this thread. */
-		atomic_store(&ep->dirty, true);
-		scif_process_kick();
+		scif_refresh_soon(ep);
 	}
 }
 
@@ -200,7 +198,7 @@ void scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 		own_event(ep, id, type, hello);
 	} else if (ep->holder == id && type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 		atomic_store(&ep->removed, true);
-		scif_refresh(ep, -1);
+		scif_refresh_soon(ep);
 	}
 	pthread_mutex_unlock(&ep->lock);
 }

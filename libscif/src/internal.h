@@ -98,7 +98,7 @@ struct scif_link {
 	uint32_t peer_rma_psn;
 	uint32_t max_inline;
 	uint32_t rma_psn;
-	bool remote;	   /* the peer is on another machine */
+	atomic_bool ask;   /* the kernel won't tell when the peer is gone */
 	uint64_t asked;	   /* ms, or 0: when it was asked if it is there, */
 	uint64_t answered; /* and when it last said so */
 	bool silent;	   /* a request under way was given up */
@@ -225,6 +225,8 @@ void scif_process_untick(void);
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);
+/* Have the progress thread do scif_refresh(). */
+void scif_refresh_soon(struct scif_endpoint *ep);
 /*
  * A thread waits long for the peer of @ep. If it is the progress thread, or if
  * that waits for it, another one takes over.
@@ -384,7 +386,9 @@ struct scif_wait {
 enum { SCIF_PROBE = 1 };
 void scif_link_probe(struct ibv_qp *qp);
 
-/* Is a peer on another machine still there? By the progress thread. */
+/* Nobody will tell if the peer is gone: ask it from now on. */
+void scif_link_ask(struct scif_link *link);
+/* Is a peer that has to be asked still there? By the progress thread. */
 void scif_link_tick(struct scif_endpoint *ep);
 
 /* Wait a little, and don't let the progress thread wait: ms so far. */

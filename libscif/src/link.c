@@ -236,15 +236,21 @@ static int to_state(struct scif_link *link, enum ibv_qp_state state)
 	return errno ? -1 : 0;
 }
 
+void scif_link_ask(struct scif_link *link)
+{
+	atomic_store(&link->ask, true);
+	if (!atomic_exchange(&scif_process.patient, true))
+		scif_process_kick();
+}
+
 /* Its kernel tells when the peer's process ends, but not when the machine does. */
 static void watch_machine(struct scif_link *link, uint16_t number)
 {
 	const struct scif_node *node = scif_node(number);
 
-	link->remote = !node || !node->device[0];
 	link->answered = scif_now_ms();
-	if (link->remote && !atomic_exchange(&scif_process.patient, true))
-		scif_process_kick();
+	if (!node || !node->device[0])
+		scif_link_ask(link);
 }
 
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
@@ -426,16 +432,21 @@ int scif_link_send(struct scif_link *link, const struct scif_message *message)
 	return err;
 }
 
-/* With the link's lock. */
-static void ask_peer(struct scif_link *link, uint64_t now)
+/*
+ * With the link's lock: false if it can't be asked. On rxe, a process whose credentials
+ * have changed can't post.
+ */
+static bool ask_peer(struct scif_link *link, uint64_t now)
 {
 	struct ibv_send_wr wr = { .wr_id = SCIF_PROBE,
 				  .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
 	struct ibv_send_wr *bad;
 
-	if (!ibv_post_send(link->id->qp, &wr, &bad))
-		link->asked = now;
+	if (ibv_post_send(link->id->qp, &wr, &bad))
+		return false;
+	link->asked = now;
+	return true;
 }
 
 /* With the link's lock: false if the peer is gone. */
@@ -453,8 +464,9 @@ static bool is_there(struct scif_link *link, uint64_t now)
 }
 
 /*
- * A peer's machine may go without a word, and calls that wait ask for nothing. So it is
- * asked, each second. Who writes something has the lock, and learns it by that.
+ * A peer's machine may go without a word, and so may any peer of a process that rdma_cm
+ * tells nothing any more; and calls that wait ask for nothing. So it is asked, each
+ * second. Who writes something has the lock, and learns it by that.
  */
 void scif_link_tick(struct scif_endpoint *ep)
 {
@@ -462,12 +474,12 @@ void scif_link_tick(struct scif_endpoint *ep)
 	uint64_t now = scif_now_ms();
 	bool there;
 
-	if (scif_state(ep) != SCIF_CONNECTED || !link->remote ||
+	if (scif_state(ep) != SCIF_CONNECTED || !atomic_load(&link->ask) ||
 	    pthread_mutex_trylock(&link->lock))
 		return;
 	there = is_there(link, now);
 	if (there && !link->asked && now - link->answered >= PROBE_MS)
-		ask_peer(link, now);
+		there = ask_peer(link, now);
 	pthread_mutex_unlock(&link->lock);
 	if (!there)
 		scif_lost(ep);
@@ -481,6 +493,5 @@ void scif_lost(struct scif_endpoint *ep)
 					    SCIF_DISCONNECTED))
 		return;
 	scif_link_break(&ep->link, !atomic_load(&ep->maps));
-	atomic_store(&ep->dirty, true);
-	scif_process_kick();
+	scif_refresh_soon(ep);
 }

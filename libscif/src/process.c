@@ -169,9 +169,18 @@ static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 		       event->id->context;
 }
 
+/* That may wait for completions, which is not for the connections thread. */
+void scif_refresh_soon(struct scif_endpoint *ep)
+{
+	atomic_store(&ep->dirty, true);
+	scif_process_kick();
+}
+
 /*
  * This thread's credentials are not what they were when rdma_cm was opened, as after
- * setuid(): from then on the kernel tells it nothing. So nobody can be accepted.
+ * setuid(): from then on the kernel tells it nothing. So nobody can be accepted, and
+ * who is connected has to be asked if it is there. None that is connecting becomes
+ * connected, as this thread would do that.
  */
 static void forget_cm(void)
 {
@@ -181,8 +190,11 @@ static void forget_cm(void)
 		  NULL);
 	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
 		atomic_store(&ep->removed, true);
-		scif_refresh(ep, -1);
+		if (scif_state(ep) == SCIF_CONNECTED)
+			scif_link_ask(&ep->link);
+		atomic_store(&ep->dirty, true);
 	}
+	scif_process_kick();
 }
 
 static void handle_cm_event(void)

@@ -326,6 +326,41 @@ static bool ends_waits(void)
 	return ok;
 }
 
+/*
+ * The peer has changed its credentials, and rdma_cm tells it nothing any more: it
+ * finds out by itself, in a call that waits and for poll().
+ */
+static bool ends_untold(void)
+{
+	struct peer_call call = { .op = PEER_SETGROUPS };
+	int waits[2], polls[2];
+	bool ok;
+
+	connect_pair(&waits[0], &waits[1]);
+	connect_pair(&polls[0], &polls[1]);
+	ok = succeeds(peer_do(&call), 0, "setgroups");
+	call.op = PEER_RECV;
+	call.epd = waits[1];
+	call.flags = SCIF_RECV_BLOCK;
+	call.length = 1;
+	peer_begin(&call);
+	sleep_ms(100);
+	scif_close(waits[0]);
+	scif_close(polls[0]);
+	ok = check(peer_finish(&call) == -1 && call.error == ECONNRESET,
+		   "the peer's recv: %s", strerrorname_np(call.error)) &&
+	     ok;
+	call.op = PEER_POLL;
+	call.epd = polls[1];
+	call.flags = SCIF_POLLIN;
+	call.length = 20000;
+	ok = succeeds(peer_do(&call), 1, "the peer's poll") &&
+	     check(call.flags == SCIF_POLLHUP, "it shows 0x%x", call.flags) &&
+	     ok;
+	peer_kill();
+	return ok;
+}
+
 /* A child that lives on does not keep the parent's connections. */
 static bool fork_keeps_nothing(void)
 {
@@ -391,6 +426,8 @@ const struct behaviour lifetime_cases[] = {
 	{ 56, "the end by exit: HUP, ECONNRESET", ends_by_exit },
 	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
 	{ 56, "the end while calls wait: ECONNRESET", ends_waits },
+	{ 56, "the end for who has other credentials: HUP, ECONNRESET",
+	  ends_untold },
 	{ 56, "a forked child keeps nothing", fork_keeps_nothing },
 	{ 56, "another program keeps nothing", program_keeps_nothing },
 	{ 0, NULL, NULL }
