@@ -11,10 +11,7 @@
 
 #include "rma.h"
 
-enum {
-	FIRST_ROOM = SCIF_PAGE / sizeof(struct scif_dir_entry),
-	READ_TRIES = 1000
-};
+enum { FIRST_ROOM = SCIF_PAGE / sizeof(struct scif_dir_entry) };
 
 /* A directory that became too small; the peer may still be reading it. */
 struct scif_old_dir {
@@ -234,6 +231,8 @@ static int read_once(struct scif_endpoint *ep)
 	if (err)
 		return err;
 	head = local->dir_before;
+	if (atomic_load(&head.begin) != atomic_load(&head.end))
+		return EAGAIN;
 	if (head.count > SCIF_MAX_WINDOWS)
 		return ECONNRESET;
 	err = make_room(ep, head.count);
@@ -253,15 +252,16 @@ static int read_once(struct scif_endpoint *ep)
 /* With the peer directory's lock. */
 static int read_directory(struct scif_endpoint *ep)
 {
-	unsigned int round;
-	int err = EAGAIN;
+	struct scif_link *link = &ep->link;
+	struct scif_wait wait = { 0 };
+	int err;
 
-	for (round = 0; round < READ_TRIES && err == EAGAIN; round++) {
-		pthread_mutex_lock(&ep->link.lock);
+	do {
+		pthread_mutex_lock(&link->lock);
 		err = read_once(ep);
-		pthread_mutex_unlock(&ep->link.lock);
-		scif_relax(round);
-	}
+		pthread_mutex_unlock(&link->lock);
+	} while (err == EAGAIN && scif_link_again(link, &wait));
+	scif_link_waited(link, &wait);
 	/* A directory that never holds still isn't one. */
 	if (err == EAGAIN || err == ECONNRESET) {
 		ep->rma->peer_count = 0;

@@ -36,6 +36,7 @@ enum {
 	CALLS = 12,
 	SENT = 1,
 	SILENT = 3,
+	UNSTEADY = 3,
 	MARKS = 50
 };
 
@@ -287,6 +288,38 @@ static bool lie_once(struct liar *liar)
 	}
 }
 
+/*
+ * A directory that is always about to change, which the victim's thread has to
+ * look at, by a request. Until the victim has had enough.
+ */
+static bool lie_for_long(struct liar *liar, const char *address)
+{
+	struct scif_message message = { .type = SCIF_SIGNAL,
+					.tag = 1,
+					.flags = SCIF_SIGNAL_LOCAL };
+	uint32_t gen = 2;
+	struct scif_shared *shared;
+	bool ok;
+
+	if (!connect_liar(liar, address))
+		return false;
+	shared = (struct scif_shared *)liar->mem;
+	shared->dir.count = 100;
+	shared->dir.addr = (uintptr_t)liar->mem + 2 * PAGE;
+	shared->dir.rkey = liar->mr->rkey;
+	atomic_store(&shared->dir.begin, gen);
+	memcpy(liar->mem + 14 * PAGE, &gen, sizeof(gen));
+	ok = check(post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
+			offsetof(struct scif_shared, dir_gen)),
+		   "the number of the directory");
+	memcpy(liar->mem + 14 * PAGE, &message, sizeof(message));
+	ok = ok &&
+	     check(post(liar, IBV_WR_SEND, sizeof(message), 0), "a request") &&
+	     wait_event(liar, RDMA_CM_EVENT_DISCONNECTED);
+	close_liar(liar);
+	return ok;
+}
+
 static int lie(const char *address, unsigned int rounds, int go)
 {
 	struct liar liar;
@@ -303,6 +336,9 @@ static int lie(const char *address, unsigned int rounds, int go)
 			;
 		close_liar(&liar);
 	}
+	for (i = 0; i < UNSTEADY; i++)
+		if (!lie_for_long(&liar, address))
+			return 1;
 	for (i = 0; i < SILENT; i++)
 		if (!connect_silent(&liar, address, i))
 			return 1;
@@ -391,6 +427,38 @@ static bool marks_pass(int own)
 }
 
 /*
+ * Is the other connection served while the library waits for a directory that
+ * does not hold still? In the end that one is lost.
+ */
+static bool meets_unsteadiness(int listener, int own, bool last, bool *served)
+{
+	struct scif_port_id from;
+	int epd;
+	bool ok;
+
+	if (!shows(listener, POLLIN) ||
+	    !succeeds(scif_accept(listener, &from, &epd, 1), 0, "accept"))
+		return false;
+	sleep_ms(500);
+	ok = marks_pass(own);
+	*served = *served || !(scif_poll_now(epd) & POLLHUP);
+	ok = (!last || shows(epd, POLLHUP)) && ok;
+	scif_close(epd);
+	return ok;
+}
+
+static bool survives_unsteadiness(int listener, int own, bool *served)
+{
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < UNSTEADY && ok; i++)
+		ok = meets_unsteadiness(listener, own, i == UNSTEADY - 1,
+					served);
+	return ok;
+}
+
+/*
  * One that never answers, which the library finds out when it is accepted. Is
  * the other connection served before that? A slow machine may miss it.
  */
@@ -433,7 +501,7 @@ int main(int argc, char **argv)
 	struct scif_port_id from;
 	uint8_t *mem;
 	pid_t child;
-	bool ok = true, served = false;
+	bool ok = true, served = false, busy = false;
 
 	if (argc < 5)
 		bail("usage: %s NODES OWN PEER ADDRESS [ROUNDS]", argv[0]);
@@ -470,6 +538,9 @@ int main(int argc, char **argv)
 		scif_close(epd);
 	}
 	tap_ok(ok, "a lying peer breaks only its own connection, round %u", i);
+	ok = ok && survives_unsteadiness(listener, own, &busy);
+	tap_ok(ok, "a directory that is always about to change is none");
+	tap_ok(busy, "while it is looked at, others are served");
 	tap_ok(ok && survives_silence(listener, own, other, &served),
 	       "a peer that does not answer is gone after a while");
 	tap_ok(served, "meanwhile others are served");
