@@ -13,7 +13,7 @@
 #include "region.h"
 #include "rma.h"
 
-/* A watch, if there can be one. It begins before the memory is locked. */
+/* A watch, if it can be had. It begins before the memory is locked. */
 static void begin_watch(struct scif_region *region)
 {
 	const struct scif_direct *direct = region->dev->direct;
@@ -135,8 +135,9 @@ bool scif_region_is_there(struct scif_region *region)
 	const struct scif_direct *direct;
 	unsigned int state;
 
+	/* Nobody knows what is at its addresses: the kernel could not watch it. */
 	if (!region->watch)
-		return true;
+		return false;
 	direct = region->dev->direct;
 	state = direct->watch_state(region->watch);
 	if (!state)

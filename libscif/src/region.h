@@ -43,8 +43,8 @@ static inline uint64_t scif_region_at(const struct scif_region *region,
 bool scif_region_is_current(const struct scif_region *region);
 
 /*
- * May this process copy from or to its addresses, instead of the kernel from or
- * to its pages? By one thread at a time.
+ * On a device with direct verbs: may this process copy from or to its addresses,
+ * instead of the kernel from or to its pages? By one thread at a time.
  */
 bool scif_region_is_there(struct scif_region *region);
 

@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
 	run_all(order_cases, argc, argv);
+	run_all(unwatched_cases, argc, argv);
 	run_if_mapped(watched_cases, argc, argv, false);
 	run_if_mapped(handed_cases, argc, argv, false);
 	run_all(mapping_cases, argc, argv);

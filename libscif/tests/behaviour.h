@@ -22,6 +22,7 @@ extern const struct behaviour readiness_cases[];
 extern const struct behaviour window_cases[];
 extern const struct behaviour copy_cases[];
 extern const struct behaviour order_cases[];
+extern const struct behaviour unwatched_cases[];
 extern const struct behaviour mapping_cases[];
 extern const struct behaviour fence_cases[];
 extern const struct behaviour device_cases[];
