@@ -15,16 +15,40 @@ enum {
 	BATCH = 16,
 	CACHE_LINE = 64,
 	LATER_BYTES = 32 << 10,
+	NOW_BYTES = 4 << 20,
+	LET_ROUNDS = 4000,
 	LOOK_MS = 1000,
 	LOOKS = 10 /* by the process's own ticks: if the machine was not stopped */
 };
+
+void scif_queue_lock(struct scif_rma *rma)
+{
+	if (!pthread_mutex_trylock(&rma->op_lock))
+		return;
+	atomic_fetch_add(&rma->wanting, 1);
+	pthread_mutex_lock(&rma->op_lock);
+	atomic_fetch_sub(&rma->wanting, 1);
+}
+
+/*
+ * Between requests that take long to post: who gives the lock back and takes it again
+ * is faster than who sleeps for it, as the progress thread may.
+ */
+static void let_others(struct scif_rma *rma)
+{
+	unsigned int round;
+
+	for (round = 0; round < LET_ROUNDS && atomic_load(&rma->wanting);
+	     round++)
+		scif_relax(round);
+}
 
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
 {
 	struct scif_operation **last;
 
 	op->next = NULL;
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	op->ticket = ++rma->last_ticket;
 	for (last = &rma->operations; *last; last = &(*last)->next)
 		;
@@ -38,7 +62,7 @@ void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op)
 	struct scif_operation **link;
 	bool somebody_waits;
 
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	for (link = &rma->operations; *link != op; link = &(*link)->next)
 		;
 	*link = op->next;
@@ -103,7 +127,7 @@ bool scif_queue_poll(struct scif_endpoint *ep)
 	struct scif_leftover *done;
 	bool failed;
 
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	poll_queue(ep);
 	done = rma->leftovers ? take_leftovers(rma) : NULL;
 	failed = rma->failed;
@@ -118,7 +142,7 @@ uint64_t scif_queue_posted(struct scif_rma *rma)
 {
 	uint64_t posted;
 
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	posted = rma->posted;
 	pthread_mutex_unlock(&rma->op_lock);
 	return posted;
@@ -133,7 +157,7 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 	for (;;) {
 		if (!scif_queue_poll(ep))
 			return ECONNRESET;
-		pthread_mutex_lock(&rma->op_lock);
+		scif_queue_lock(rma);
 		done = rma->completed >= posted;
 		pthread_mutex_unlock(&rma->op_lock);
 		if (done)
@@ -172,7 +196,7 @@ void scif_queue_tick(struct scif_endpoint *ep)
 	    !scif_queue_poll(ep))
 		return;
 	rma = ep->rma;
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	before = rma->still;
 	still = stands_still(rma);
 	if (still > before)
@@ -268,7 +292,7 @@ static int post_or_wait(struct scif_endpoint *ep, struct ibv_send_wr *wr,
 
 	wr->send_flags |= IBV_SEND_SIGNALED;
 	while (!posted && !failed) {
-		pthread_mutex_lock(&rma->op_lock);
+		scif_queue_lock(rma);
 		if (rma->posted - rma->completed >= depth)
 			poll_queue(ep);
 		failed = rma->failed;
@@ -325,16 +349,29 @@ static int post_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	return post_or_wait(ep, &wr, own->region, NULL, when, last);
 }
 
-/*
- * To hand a copy over takes longer than a short one does. With
- * SCIF_RMA_USECPU the caller has the time.
- */
+/* With SCIF_RMA_USECPU the caller has the time. */
+static bool is_for_caller(int rma_flags)
+{
+	return rma_flags & (SCIF_RMA_SYNC | SCIF_RMA_USECPU);
+}
+
+/* To hand a copy over takes longer than a short one does. */
 static enum scif_when when_to(int rma_flags, uint32_t length)
 {
-	return rma_flags & (SCIF_RMA_SYNC | SCIF_RMA_USECPU) ||
-			       length < LATER_BYTES ?
-		       SCIF_NOW :
-		       SCIF_LATER;
+	return is_for_caller(rma_flags) || length < LATER_BYTES ? SCIF_NOW :
+								  SCIF_LATER;
+}
+
+/*
+ * What one request may copy. On a mic device the caller copies while it posts, with
+ * the lock, for which the progress thread may wait meanwhile.
+ */
+static uint32_t most_at_once(const struct scif_device *dev, int rma_flags)
+{
+	return dev->direct && is_for_caller(rma_flags) &&
+			       dev->max_request > NOW_BYTES ?
+		       NOW_BYTES :
+		       dev->max_request;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -360,7 +397,7 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 {
 	uint64_t own_at = 0, peer_at = 0, left = 0;
 	const struct scif_piece *o = own->list, *p = peer->list;
-	uint64_t max = ep->link.dev->max_request;
+	uint64_t max = most_at_once(ep->link.dev, rma_flags);
 	bool ordered = rma_flags & SCIF_RMA_ORDERED, last;
 	bool sync = rma_flags & SCIF_RMA_SYNC;
 	uint32_t length;
@@ -389,6 +426,8 @@ int scif_queue_copy(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			p++;
 			peer_at = 0;
 		}
+		if (left)
+			let_others(ep->rma);
 	}
 	return err;
 }
@@ -430,9 +469,9 @@ bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 				  .send_flags = IBV_SEND_SIGNALED };
 	bool done = false;
 
-	if (length > ep->link.dev->max_request)
+	if (length > most_at_once(ep->link.dev, SCIF_RMA_SYNC))
 		return false;
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	if (rma->posted == rma->completed && !rma->failed &&
 	    is_alike(ep, opcode == IBV_WR_RDMA_READ, loffset, length,
 		     roffset)) {
@@ -462,14 +501,14 @@ void scif_queue_note(struct scif_endpoint *ep, uint64_t loffset,
 		      scif_peer_window(ep, roffset, &again.peer, &again.gen);
 	if (!again.valid)
 		return;
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	rma->again = again;
 	pthread_mutex_unlock(&rma->op_lock);
 }
 
 void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier)
 {
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	barrier->ticket = rma->last_ticket;
 	barrier->posted = 0;
 	barrier->over = false;
@@ -478,7 +517,7 @@ void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier)
 
 bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier)
 {
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	if (!barrier->posted &&
 	    (!rma->operations || rma->operations->ticket > barrier->ticket))
 		barrier->posted = rma->posted + 1;
@@ -492,7 +531,7 @@ static bool is_idle(struct scif_rma *rma)
 {
 	bool idle;
 
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	idle = rma->completed == rma->posted;
 	pthread_mutex_unlock(&rma->op_lock);
 	return idle;
@@ -510,7 +549,7 @@ void scif_queue_leave(struct scif_rma *rma, struct scif_region *region)
 	if (!leftover)
 		return; /* The process's end takes it. */
 	leftover->region = region;
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	leftover->posted = rma->posted;
 	leftover->next = rma->leftovers;
 	rma->leftovers = leftover;

@@ -236,7 +236,7 @@ static bool is_complete(struct scif_rma *rma, uint64_t posted)
 {
 	bool complete;
 
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	complete = rma->completed >= posted;
 	pthread_mutex_unlock(&rma->op_lock);
 	return complete;
@@ -262,7 +262,7 @@ static bool settle(struct scif_endpoint *ep)
 		scif_reply(ep, 0, 0, rma->release_number);
 	}
 	scif_windows_settle(ep);
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	remains = rma->waiting || rma->releasing || rma->closing;
 	remains = remains && rma->posted != rma->completed;
 	pthread_mutex_unlock(&rma->op_lock);

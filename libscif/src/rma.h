@@ -106,7 +106,8 @@ struct scif_rma {
 	struct ibv_mr *peer_mr;
 	uint32_t peer_gen;
 
-	pthread_mutex_t op_lock;	   /* requests and their completions */
+	pthread_mutex_t op_lock; /* requests and their completions */
+	atomic_uint wanting;	 /* threads that sleep for that lock */
 	struct scif_operation *operations; /* oldest first */
 	uint64_t last_ticket;
 	uint64_t changes; /* how often own windows went */
@@ -189,6 +190,8 @@ int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 		    uint32_t key, uint64_t window);
 
 /* queue.c: the queue pair for copies. */
+/* Take the operations' lock, for which others may make room. */
+void scif_queue_lock(struct scif_rma *rma);
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
 /* May another thread do it, while the caller goes on? */

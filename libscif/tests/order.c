@@ -4,12 +4,16 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "behaviour.h"
 #include "clock.h"
@@ -299,6 +303,118 @@ static bool not_handed_over(void)
 	return ok;
 }
 
+/* So much at one place after the other, and little memory. */
+static uint8_t *long_pages(size_t length, size_t part)
+{
+	uint8_t *mem = mmap(NULL, length, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("long", MFD_CLOEXEC);
+	size_t at;
+
+	if (mem == MAP_FAILED || fd < 0 || ftruncate(fd, part))
+		bail("memory: %s", strerror(errno));
+	for (at = 0; at < length; at += part)
+		if (mmap(mem + at, part, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			bail("mmap: %s", strerror(errno));
+	close(fd);
+	return mem;
+}
+
+/* Few marks might pass when the copy begins, and when it ends. */
+enum { LONG_BYTES = 1 << 30, LONG_TRIES = 5, LONG_MARKS = 10 };
+
+/* Both ends are of this process, and have a long window each. */
+struct long_pair {
+	int listener, one, two;
+	uint8_t *from, *to;
+	atomic_bool begun, over;
+};
+
+static bool long_begin(struct long_pair *pair)
+{
+	struct scif_port_id to = { .node = own_node }, from;
+
+	pair->from = long_pages(LONG_BYTES, 4 << 20);
+	pair->to = long_pages(LONG_BYTES, 4 << 20);
+	pair->listener = scif_open();
+	pair->one = scif_open();
+	to.port = scif_bind(pair->listener, 0);
+	scif_listen(pair->listener, 1);
+	fcntl(pair->one, F_SETFL, O_NONBLOCK);
+	return fails(scif_connect(pair->one, &to), EINPROGRESS, "connect") &&
+	       succeeds(scif_accept(pair->listener, &from, &pair->two,
+				    SCIF_ACCEPT_SYNC),
+			0, "accept") &&
+	       shows(pair->one, POLLOUT) &&
+	       succeeds(scif_connect(pair->one, &to), from.port, "port") &&
+	       succeeds(scif_register(pair->one, pair->from, LONG_BYTES, 0, RW,
+				      FIXED),
+			0, "from") &&
+	       succeeds(scif_register(pair->two, pair->to, LONG_BYTES, 0, RW,
+				      FIXED),
+			0, "to");
+}
+
+static void long_end(struct long_pair *pair)
+{
+	scif_close(pair->one);
+	scif_close(pair->two);
+	scif_close(pair->listener);
+	munmap(pair->from, LONG_BYTES);
+	munmap(pair->to, LONG_BYTES);
+}
+
+static void *copy_for_long(void *argument)
+{
+	struct long_pair *pair = argument;
+	int ret;
+
+	atomic_store(&pair->begun, true);
+	ret = scif_writeto(pair->one, 0, LONG_BYTES, 0, SCIF_RMA_SYNC);
+	atomic_store(&pair->over, true);
+	return succeeds(ret, 0, "the long copy") ? pair : NULL;
+}
+
+/* What the library's thread has to look up in the endpoint that copies. */
+static bool passes_meanwhile(struct long_pair *pair, bool *passed)
+{
+	unsigned int round = 0, marks;
+	pthread_t thread;
+	void *copied;
+	bool ok = true;
+	int mark;
+
+	atomic_store(&pair->begun, false);
+	atomic_store(&pair->over, false);
+	pthread_create(&thread, NULL, copy_for_long, pair);
+	while (!atomic_load(&pair->begun))
+		relax(round++);
+	sleep_ms(10);
+	for (marks = 0; ok && !atomic_load(&pair->over); marks++)
+		ok = succeeds(scif_fence_mark(pair->two, SCIF_FENCE_INIT_PEER,
+					      &mark),
+			      0, "mark");
+	*passed = marks >= LONG_MARKS;
+	pthread_join(thread, &copied);
+	return ok && copied;
+}
+
+/* On a busy machine the mark may be late, but not each time. */
+static bool goes_on_meanwhile(void)
+{
+	struct long_pair pair;
+	bool ok, passed = false;
+	int i;
+
+	ok = long_begin(&pair);
+	for (i = 0; i < LONG_TRIES && ok && !passed; i++)
+		ok = passes_meanwhile(&pair, &passed);
+	ok = ok && check(passed, "marks come when the copy is over");
+	long_end(&pair);
+	return ok;
+}
+
 /* A byte from 0 of this side's window, at @mem, to 0 of the peer's, at @place. */
 static bool sends_byte(struct couple *couple, uint8_t *mem, int64_t place,
 		       uint8_t byte)
@@ -383,5 +499,6 @@ const struct behaviour order_cases[] = {
 const struct behaviour handed_cases[] = {
 	{ 48, "long copies without SYNC are left to the kernel", handed_over },
 	{ 48, "long copies with USECPU are not", not_handed_over },
+	{ 48, "long copies with SYNC let a mark pass", goes_on_meanwhile },
 	{ 0, NULL, NULL }
 };
