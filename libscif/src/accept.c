@@ -203,6 +203,7 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 SCIF_EXPORT int scif_accept(scif_epd_t epd, struct scif_port_id *peer,
 			    scif_epd_t *newepd, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *listener = scif_get(epd);
 	int err = EINVAL;
 

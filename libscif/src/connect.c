@@ -362,6 +362,7 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 
 SCIF_EXPORT int scif_connect(scif_epd_t epd, struct scif_port_id *dst)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err, port;
 

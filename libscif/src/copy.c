@@ -86,6 +86,7 @@ static struct scif_endpoint *get_checked(scif_epd_t epd, size_t length,
 static int copy(scif_epd_t epd, enum ibv_wr_opcode opcode, off_t loffset,
 		size_t length, off_t roffset, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = get_checked(epd, length, flags);
 	int err;
 
@@ -263,6 +264,7 @@ static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 static int vcopy(scif_epd_t epd, enum ibv_wr_opcode opcode, void *addr,
 		 size_t length, off_t roffset, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = get_checked(epd, length, flags);
 	int err;
 

@@ -133,6 +133,7 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 
 SCIF_EXPORT scif_epd_t scif_open(void)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep;
 	scif_epd_t epd;
 	int err;
@@ -152,6 +153,7 @@ SCIF_EXPORT scif_epd_t scif_open(void)
 
 SCIF_EXPORT int scif_close(scif_epd_t epd)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int ret;
 
@@ -252,6 +254,7 @@ static int do_bind(struct scif_endpoint *ep, uint16_t port)
 
 SCIF_EXPORT int scif_bind(scif_epd_t epd, uint16_t pn)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err, port;
 
@@ -292,6 +295,7 @@ static int do_listen(struct scif_endpoint *ep, int backlog)
 
 SCIF_EXPORT int scif_listen(scif_epd_t epd, int backlog)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err;
 

@@ -63,6 +63,7 @@ static int do_mark(struct scif_endpoint *ep, int flags, int *mark)
 
 SCIF_EXPORT int scif_fence_mark(scif_epd_t epd, int flags, int *mark)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err;
 
@@ -106,6 +107,7 @@ static int do_wait(struct scif_endpoint *ep, int mark)
 
 SCIF_EXPORT int scif_fence_wait(scif_epd_t epd, int mark)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err;
 
@@ -262,6 +264,7 @@ static bool is_valid(off_t loff, off_t roff, int flags)
 SCIF_EXPORT int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval,
 				  off_t roff, uint64_t rval, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err;
 

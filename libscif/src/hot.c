@@ -68,12 +68,21 @@ static inline bool store(struct scif_endpoint *ep, const uint8_t *bytes,
 static bool send_rest(struct scif_endpoint *ep, const uint8_t *bytes,
 		      uint32_t length, bool stored)
 {
+	SCIF_NO_CANCEL;
+
 	if (!stored && scif_ring_put_again(ep, bytes, length)) {
 		scif_lost(ep);
 		return false;
 	}
 	scif_wake_data(ep);
 	return true;
+}
+
+static void put_late(struct scif_endpoint *ep)
+{
+	SCIF_NO_CANCEL;
+
+	scif_put(ep);
 }
 
 /* All of it at once, or false: then nothing was sent. */
@@ -94,7 +103,7 @@ static inline bool send_now(scif_epd_t epd, const void *msg, int length)
 	}
 	scif_end_turn(&ep->sending);
 	if (late)
-		scif_put(ep);
+		put_late(ep);
 	return sent;
 }
 
@@ -151,6 +160,15 @@ static inline bool is_rest(struct scif_endpoint *ep)
 	       !atomic_load(&ep->hot) || atomic_load(&ep->steer.in);
 }
 
+/* With a reference. */
+static void recv_rest(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	SCIF_NO_CANCEL;
+
+	scif_ring_taken(ep);
+	scif_refresh(ep, epd);
+}
+
 /* Likewise, after waiting for a moment. */
 static inline bool recv_now(scif_epd_t epd, void *msg, int length)
 {
@@ -161,13 +179,11 @@ static inline bool recv_now(scif_epd_t epd, void *msg, int length)
 		return false;
 	done = is_hot(ep, epd) && take_short(ep, msg, length);
 	late = done && is_rest(ep) && scif_try_get(ep);
-	if (late) {
-		scif_ring_taken(ep);
-		scif_refresh(ep, epd);
-	}
+	if (late)
+		recv_rest(ep, epd);
 	scif_end_turn(&ep->receiving);
 	if (late)
-		scif_put(ep);
+		put_late(ep);
 	return done;
 }
 

@@ -285,6 +285,27 @@ static inline int scif_fail(int error)
 /* 0, ENOTCONN or ECONNRESET. */
 int scif_check_connected(struct scif_endpoint *ep);
 
+static inline int scif_disable_cancel(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
+static inline void scif_restore_cancel(const int *state)
+{
+	pthread_setcancelstate(*state, NULL);
+}
+
+/*
+ * Until the function returns, its thread is not cancelled: it would leave locks and
+ * turns behind. In every call that may sleep, or that uses rdma_cm or files.
+ */
+#define SCIF_NO_CANCEL                                                         \
+	int cancel_state __attribute__((cleanup(scif_restore_cancel),          \
+					unused)) = scif_disable_cancel()
+
 /* With the endpoint's lock; 0 or an errno. */
 int scif_hold_port(struct scif_endpoint *ep, uint16_t port);
 

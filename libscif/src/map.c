@@ -368,6 +368,7 @@ void scif_map_abandon(void)
 SCIF_EXPORT void *scif_mmap(void *addr, size_t len, int prot, int flags,
 			    scif_epd_t epd, off_t offset)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err = 0;
 
@@ -390,6 +391,7 @@ SCIF_EXPORT void *scif_mmap(void *addr, size_t len, int prot, int flags,
 
 SCIF_EXPORT int scif_munmap(void *addr, size_t len)
 {
+	SCIF_NO_CANCEL;
 	struct mapping *mapping = take_mapping(addr, len);
 	int err;
 

@@ -185,6 +185,7 @@ static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 
 int scif_send_long(scif_epd_t epd, const void *msg, int length, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int ret = 0;
 
@@ -200,6 +201,7 @@ int scif_send_long(scif_epd_t epd, const void *msg, int length, int flags)
 
 int scif_recv_long(scif_epd_t epd, void *msg, int length, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int ret = 0;
 

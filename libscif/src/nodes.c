@@ -333,6 +333,7 @@ enum scif_maps scif_maps(const struct scif_node *node)
 
 SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)
 {
+	SCIF_NO_CANCEL;
 	uint16_t there[SCIF_MAX_NODES];
 	const struct scif_node *all;
 	unsigned int self_index;

@@ -97,8 +97,22 @@ static int add_others(struct scif_pollepd *epds, const struct pollfd *fds,
 	return found;
 }
 
+/* Here the thread may be cancelled: it has nothing but @fds. */
+static int sleep_on(struct pollfd *fds, unsigned int count, int wait,
+		    int cancel_state)
+{
+	int ret;
+
+	pthread_cleanup_push(free, fds);
+	pthread_setcancelstate(cancel_state, NULL);
+	ret = poll(fds, count, wait);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
 static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
-		   unsigned int count, long timeout_ms)
+		   unsigned int count, long timeout_ms, int cancel_state)
 {
 	uint64_t now = scif_now_ms();
 	uint64_t end = timeout_ms < 0 ? UINT64_MAX : now + timeout_ms;
@@ -114,7 +128,7 @@ static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
 						   INT_MAX;
 		else
 			wait = 0;
-		if (poll(fds, count, wait) < 0)
+		if (sleep_on(fds, count, wait, cancel_state) < 0)
 			return -1;
 		found += add_others(epds, fds, count);
 		if (found || !wait)
@@ -125,6 +139,7 @@ static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
 SCIF_EXPORT int scif_poll(struct scif_pollepd *epds, unsigned int nepds,
 			  long timeout_ms)
 {
+	SCIF_NO_CANCEL;
 	struct pollfd *fds;
 	int ret;
 
@@ -136,7 +151,7 @@ SCIF_EXPORT int scif_poll(struct scif_pollepd *epds, unsigned int nepds,
 	fds = calloc(nepds + 1, sizeof(*fds));
 	if (!fds)
 		return scif_fail(ENOMEM);
-	ret = do_poll(epds, fds, nepds, timeout_ms);
+	ret = do_poll(epds, fds, nepds, timeout_ms, cancel_state);
 	free(fds);
 	return ret;
 }

@@ -299,6 +299,7 @@ static bool is_valid(const void *addr, size_t len, off_t offset, int prot,
 SCIF_EXPORT off_t scif_register(scif_epd_t epd, void *addr, size_t len,
 				off_t offset, int prot, int flags)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err = EINVAL;
 
@@ -466,6 +467,7 @@ static int do_unregister(struct scif_endpoint *ep, off_t offset, size_t len)
 
 SCIF_EXPORT int scif_unregister(scif_epd_t epd, off_t offset, size_t len)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	int err = EINVAL;
 

@@ -290,6 +290,62 @@ static bool waits_asleep(void)
 	return ok;
 }
 
+static void *receive_and_end(void *epd)
+{
+	receive_one(epd);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *poll_and_end(void *epd)
+{
+	struct scif_pollepd entry = { *(int *)epd, SCIF_POLLIN, 0 };
+
+	scif_poll(&entry, 1, -1);
+	return NULL;
+}
+
+static bool ends_cancelled(pthread_t thread, const char *what)
+{
+	void *result;
+
+	pthread_join(thread, &result);
+	return check(result == PTHREAD_CANCELED, "%s: not cancelled", what);
+}
+
+/*
+ * A thread that is cancelled while it waits leaves nothing behind: a receive goes on
+ * to its end.
+ */
+static bool cancelled(void)
+{
+	pthread_t receives, polls;
+	int own, other, idle, idle_other;
+	char byte = 0;
+	bool ok;
+
+	connect_pair(&own, &other);
+	connect_pair(&idle, &idle_other);
+	pthread_create(&receives, NULL, receive_and_end, &own);
+	pthread_create(&polls, NULL, poll_and_end, &idle);
+	sleep_ms(300);
+	pthread_cancel(receives);
+	pthread_cancel(polls);
+	sleep_ms(100);
+	ok = succeeds(peer_send(other, "a", 1, 1), 1, "send");
+	ok = ends_cancelled(receives, "receive") && ok;
+	ok = ends_cancelled(polls, "poll") && ok;
+	ok = succeeds(peer_send(other, "b", 1, 1), 1, "another one") &&
+	     shows(own, POLLIN) &&
+	     succeeds(scif_recv(own, &byte, 1, 0), 1, "recv") &&
+	     check(byte == 'b', "the byte %c", byte) &&
+	     succeeds(peer_send(idle_other, "c", 1, 1), 1, "to the other") &&
+	     succeeds(scif_recv(idle, &byte, 1, 1), 1, "recv there") && ok;
+	close_pair(own, other);
+	close_pair(idle, idle_other);
+	return ok;
+}
+
 static bool bad_address(void)
 {
 	void *hole = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -322,6 +378,7 @@ const struct behaviour message_cases[] = {
 	{ 28, "the peer closed: drain, then ECONNRESET", peer_closed },
 	{ 28, "a blocked receive returns what it has", blocked_receive },
 	{ 27, "who waits long sleeps", waits_asleep },
+	{ 27, "a thread that is cancelled while it waits", cancelled },
 	{ 28, "bad addresses: EFAULT, and nothing is lost", bad_address },
 	{ 0, NULL, NULL }
 };
