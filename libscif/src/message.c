@@ -112,8 +112,6 @@ static int no_turn(struct scif_endpoint *ep, int err)
 {
 	if (err == EAGAIN)
 		err = scif_check_connected(ep);
-	if (err == ECONNRESET && scif_bytes(ep))
-		err = 0; /* Not yet the end. */
 	return err ? scif_fail(err) : 0;
 }
 
@@ -152,6 +150,10 @@ static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 
 	err = take_turn(ep, epd, &ep->receiving, POLLIN,
 			flags & SCIF_RECV_BLOCK);
+	/* Another call takes what is there: not yet the end. */
+	if (err == EAGAIN && scif_state(ep) == SCIF_DISCONNECTED &&
+	    scif_bytes(ep))
+		return 0;
 	if (err)
 		return no_turn(ep, err);
 	atomic_store_explicit(&ep->ticks, 0, memory_order_relaxed);
