@@ -102,6 +102,17 @@ static int accept_error(int err)
 	}
 }
 
+/* What was taken is not lost by a signal; ticks bound the wait. 0 or an errno. */
+static int wait_for_peer(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	int err;
+
+	do
+		err = scif_connect_wait(ep, epd);
+	while (err == EINTR && !sched_yield());
+	return err;
+}
+
 /* 0, ENOMEM, EACCES, or ECONNABORTED if the peer is not there any more. */
 static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 		  const struct scif_hello *hello)
@@ -119,9 +130,8 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	if (!err)
 		err = scif_connect_answer(ep);
 	pthread_mutex_unlock(&ep->lock);
-	/* What was taken is not lost by a signal; ticks bound the wait. */
-	while (!err && scif_connect_wait(ep, epd) == EINTR)
-		sched_yield();
+	if (!err)
+		err = wait_for_peer(ep, epd);
 	/* Or its descriptor was closed, which nobody knows yet. */
 	if (!err && scif_state(ep) != SCIF_CONNECTED &&
 	    scif_state(ep) != SCIF_DISCONNECTED)

@@ -312,12 +312,15 @@ static int result(struct scif_endpoint *ep, scif_epd_t epd)
 	}
 }
 
-/* Wait while it is under way; 0 or EINTR. */
+/* Wait while it is under way; 0, EINTR, or EBADF if @epd was closed. */
 int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd)
 {
+	int err;
+
 	while (scif_state(ep) == SCIF_CONNECTING) {
-		if (scif_sleep(ep, epd, POLLOUT))
-			return EINTR;
+		err = scif_sleep(ep, epd, POLLOUT);
+		if (err)
+			return err;
 		/* Awake for another's close: sleep again. */
 		if (scif_state(ep) == SCIF_CONNECTING)
 			scif_refresh(ep, epd);
@@ -349,9 +352,8 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 	if (err != EINPROGRESS || state == SCIF_CONNECTING ||
 	    fcntl(epd, F_GETFL) & O_NONBLOCK)
 		return err;
-	err = scif_connect_wait(ep, epd);
-	if (err)
-		return err;
+	if (scif_connect_wait(ep, epd))
+		return EINTR;
 	pthread_mutex_lock(&ep->lock);
 	err = result(ep, epd);
 	pthread_mutex_unlock(&ep->lock);

@@ -363,11 +363,12 @@ static bool is_socket(int fd)
 
 /*
  * While the peer is slow to connect, a stranger takes the number of the endpoint
- * that is being accepted. When that fails, the stranger's file stays open.
+ * that is being accepted. That ends, and the stranger's file stays open.
  */
 static bool number_of_a_stranger(void)
 {
-	int listener = scif_open(), null = open("/dev/null", O_RDWR), number;
+	int listener = scif_open(), null = open("/dev/null", O_RDWR);
+	int number, other;
 	uint64_t limit = deadline();
 	unsigned int round = 0;
 	pthread_t thread;
@@ -384,7 +385,12 @@ static bool number_of_a_stranger(void)
 	while (!is_socket(number) && now_ms() < limit)
 		relax(round++);
 	sleep_ms(200);
+	/* So that only the number tells. */
+	other = dup(number);
 	dup2(null, number);
+	/* At most so long, the call sleeps on the file that it had. */
+	sleep_ms(1000);
+	ok = is_at_rest() && ok;
 	peer_kill();
 	scif_close(listener);
 	pthread_join(thread, NULL);
@@ -392,6 +398,7 @@ static bool number_of_a_stranger(void)
 		   "the stranger's file is open") &&
 	     ok;
 	close(number);
+	close(other);
 	close(null);
 	return ok;
 }
