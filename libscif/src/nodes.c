@@ -36,7 +36,8 @@ struct local_address {
 	bool active;
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool found; /* what follows does not change any more */
 static struct scif_node nodes[SCIF_MAX_NODES];
 static unsigned int node_count;
 static int own = -1;
@@ -264,6 +265,7 @@ static void find_nodes(void)
 
 	if (!list)
 		return;
+	node_count = 0;
 	count = find_local(list);
 	if (read_environment() || read_file()) {
 		find_own(list, count);
@@ -274,10 +276,23 @@ static void find_nodes(void)
 	free(list);
 }
 
+/* Is there a node of one's own? What is missing may come. */
+static bool find_once(void)
+{
+	if (atomic_load_explicit(&found, memory_order_acquire))
+		return true;
+	pthread_mutex_lock(&lock);
+	if (!atomic_load(&found)) {
+		find_nodes();
+		atomic_store(&found, own >= 0);
+	}
+	pthread_mutex_unlock(&lock);
+	return atomic_load(&found);
+}
+
 int scif_nodes(const struct scif_node **result, unsigned int *self)
 {
-	pthread_once(&once, find_nodes);
-	if (own < 0)
+	if (!find_once())
 		return -ENODEV;
 	*result = nodes;
 	*self = own;
@@ -288,7 +303,8 @@ const struct scif_node *scif_node(uint16_t number)
 {
 	unsigned int i;
 
-	pthread_once(&once, find_nodes);
+	if (!find_once())
+		return NULL;
 	for (i = 0; i < node_count; i++)
 		if (nodes[i].number == number)
 			return &nodes[i];
@@ -297,8 +313,7 @@ const struct scif_node *scif_node(uint16_t number)
 
 const struct scif_node *scif_own_node(void)
 {
-	pthread_once(&once, find_nodes);
-	return own < 0 ? NULL : &nodes[own];
+	return find_once() ? &nodes[own] : NULL;
 }
 
 int scif_nodes_there(uint16_t *list, int room)
