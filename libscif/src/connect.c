@@ -339,8 +339,9 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 	node = scif_node(dst->node);
 	if (!node)
 		return ENODEV;
+	/* A dead node is told first; with a port, the attempt tells. */
 	if (!dst->port)
-		return EINVAL;
+		return scif_is_there(node) ? EINVAL : ENODEV;
 	pthread_mutex_lock(&ep->lock);
 	state = scif_state(ep);
 	err = result(ep, epd);

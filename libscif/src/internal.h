@@ -341,6 +341,7 @@ struct scif_node {
 int scif_nodes(const struct scif_node **nodes, unsigned int *self);
 /* The numbers of those that are there, as far as one knows; after scif_nodes(). */
 int scif_nodes_there(uint16_t *list, int room);
+bool scif_is_there(const struct scif_node *node);
 /* Can memory of the node be mapped? */
 enum scif_maps {
 	SCIF_MAPS_NOT,

@@ -327,23 +327,33 @@ int scif_nodes_there(uint16_t *list, int room)
 	return i;
 }
 
-enum scif_maps scif_maps(const struct scif_node *node)
+static bool is_in_fabric(const char *file, uint16_t number)
 {
 	uint16_t list[SCIF_FABRIC_NODES];
 	int i, count;
 
+	count = scif_fabric_nodes(&fabric, file, list, SCIF_FABRIC_NODES);
+	for (i = 0; i < count; i++)
+		if (list[i] == number)
+			return true;
+	return false;
+}
+
+bool scif_is_there(const struct scif_node *node)
+{
+	return !fabric.device[0] || is_in_fabric("nodes", node->number);
+}
+
+enum scif_maps scif_maps(const struct scif_node *node)
+{
 	if (!nodes[own].mic)
 		return SCIF_MAPS_NOT;
 	if (node->device[0])
 		return node->mic ? SCIF_MAPS : SCIF_MAPS_NOT;
 	if (!fabric.device[0])
 		return SCIF_MAPS_PERHAPS;
-	count = scif_fabric_nodes(&fabric, "apertures", list,
-				  SCIF_FABRIC_NODES);
-	for (i = 0; i < count; i++)
-		if (list[i] == node->number)
-			return SCIF_MAPS;
-	return SCIF_MAPS_DM;
+	return is_in_fabric("apertures", node->number) ? SCIF_MAPS :
+							 SCIF_MAPS_DM;
 }
 
 SCIF_EXPORT int scif_get_node_ids(uint16_t *list, int len, uint16_t *self)
