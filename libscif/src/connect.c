@@ -20,7 +20,6 @@
 enum {
 	FIRST_SOURCE = 61001,
 	SOURCES = 4500,
-	SOURCE_TRIES = 8,
 	READS = 16,
 	RETRIES = 7,
 	RNR_RETRIES = 3,
@@ -211,12 +210,14 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 static int bind_source(struct rdma_cm_id *id)
 {
 	struct sockaddr_storage source = scif_own_node()->address;
-	int i;
+	uint32_t i, start = scif_random() % SOURCES;
 
-	for (i = 0; i < SOURCE_TRIES; i++) {
-		set_port(&source, FIRST_SOURCE + rand() % SOURCES);
+	for (i = 0; i < SOURCES; i++) {
+		set_port(&source, FIRST_SOURCE + (start + i) % SOURCES);
 		if (!rdma_bind_addr(id, (struct sockaddr *)&source))
 			return 0;
+		if (errno != EADDRINUSE)
+			return -1;
 	}
 	set_port(&source, 0);
 	return rdma_bind_addr(id, (struct sockaddr *)&source);

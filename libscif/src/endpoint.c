@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,18 @@ uint64_t scif_now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1000ULL + now.tv_nsec / 1000000;
+}
+
+uint32_t scif_random(void)
+{
+	struct timespec now;
+	uint32_t value;
+
+	if (getrandom(&value, sizeof(value), GRND_NONBLOCK) == sizeof(value))
+		return value;
+	/* Soon after the machine's start. */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint32_t)now.tv_nsec * 2654435761U ^ (uint32_t)getpid();
 }
 
 int scif_check_connected(struct scif_endpoint *ep)
@@ -228,7 +241,8 @@ int scif_hold_port(struct scif_endpoint *ep, uint16_t port)
 	} else {
 		err = hold(ep, 0);
 		for (i = 0; err == EINVAL && i < PORT_TRIES; i++)
-			err = hold(ep, SCIF_PORT_RSVD + 1 + rand() % 60000);
+			err = hold(ep,
+				   SCIF_PORT_RSVD + 1 + scif_random() % 60000);
 		if (err == EINVAL)
 			err = ENOSPC;
 	}

@@ -234,6 +234,8 @@ void scif_refresh_soon(struct scif_endpoint *ep);
 void scif_process_go_on(struct scif_endpoint *ep);
 int scif_watch_endpoint(struct scif_endpoint *ep);
 uint64_t scif_now_ms(void);
+/* Not the program's rand(), which it may have seeded, or count on. */
+uint32_t scif_random(void);
 /* The device of @ctx, or NULL with errno. */
 struct scif_device *scif_device_get(struct ibv_context *ctx);
 

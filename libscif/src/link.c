@@ -112,7 +112,7 @@ static int open_pairs(struct scif_link *link)
 	init.cap.max_recv_wr = 1;
 	init.cap.max_inline_data = 0;
 	link->rma_qp = ibv_create_qp(link->dev->pd, &init);
-	link->rma_psn = (uint32_t)rand() & 0xffffff;
+	link->rma_psn = scif_random() & 0xffffff;
 	return link->rma_qp ? 0 : -1;
 }
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -349,6 +350,20 @@ static bool connect_binds(void)
 	return ok;
 }
 
+/* The library does not take numbers of rand(), which the program may count on. */
+static bool random_numbers_are_left(void)
+{
+	int own, other, expected, number;
+
+	srand(17);
+	expected = rand();
+	srand(17);
+	connect_pair(&own, &other);
+	number = rand();
+	close_pair(own, other);
+	return check(number == expected, "another number");
+}
+
 static bool own_node_works(void)
 {
 	int listener = scif_open(), one = scif_open(), two;
@@ -419,6 +434,7 @@ const struct behaviour connection_cases[] = {
 	{ 16, "refused many times, in four threads", refused_often },
 	{ 16, "the peer dies before it accepts", listener_dies },
 	{ 17, "connect binds and returns the port", connect_binds },
+	{ 17, "connect leaves rand() alone", random_numbers_are_left },
 	{ 22, "connecting to one's own node", own_node_works },
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
 	{ 0, NULL, NULL }
