@@ -10,6 +10,17 @@
 
 #include "rma.h"
 
+/*
+ * A peer says which node it is. Its kernel says the address, which has to be that
+ * node's, if there is such a node.
+ */
+static bool is_honest(struct rdma_cm_id *id, const struct scif_hello *hello)
+{
+	const struct scif_node *node = scif_node(hello->node);
+
+	return !node || scif_has_address(node, rdma_get_peer_addr(id));
+}
+
 bool scif_request_event(struct scif_endpoint *listener, struct rdma_cm_id *id,
 			const struct scif_hello *hello)
 {
@@ -19,7 +30,8 @@ bool scif_request_event(struct scif_endpoint *listener, struct rdma_cm_id *id,
 	pthread_mutex_lock(&listener->lock);
 	if (scif_state(listener) != SCIF_LISTENING ||
 	    listener->waiting >= listener->backlog ||
-	    hello->magic != SCIF_MAGIC || hello->protocol != SCIF_PROTOCOL)
+	    hello->magic != SCIF_MAGIC || hello->protocol != SCIF_PROTOCOL ||
+	    !is_honest(id, hello))
 		goto unlock;
 	pending = calloc(1, sizeof(*pending));
 	if (!pending)

@@ -354,6 +354,9 @@ enum scif_maps {
 enum scif_maps scif_maps(const struct scif_node *node);
 const struct scif_node *scif_node(uint16_t number);
 const struct scif_node *scif_own_node(void);
+/* Is this the node's address? The port may be any. */
+bool scif_has_address(const struct scif_node *node,
+		      const struct sockaddr *address);
 
 /* connect.c */
 /* Called by the connections thread. */

@@ -43,16 +43,26 @@ static unsigned int node_count;
 static int own = -1;
 static struct scif_fabric fabric; /* in use, if it has a device */
 
-static bool is_same(const struct sockaddr_storage *a,
-		    const struct sockaddr_storage *b)
+static bool is_same(const struct sockaddr *a, const struct sockaddr *b)
 {
-	if (a->ss_family != b->ss_family)
+	if (a->sa_family != b->sa_family)
 		return false;
-	if (a->ss_family == AF_INET)
+	if (a->sa_family == AF_INET)
 		return ((struct sockaddr_in *)a)->sin_addr.s_addr ==
 		       ((struct sockaddr_in *)b)->sin_addr.s_addr;
 	return !memcmp(&((struct sockaddr_in6 *)a)->sin6_addr,
 		       &((struct sockaddr_in6 *)b)->sin6_addr, 16);
+}
+
+bool scif_has_address(const struct scif_node *node,
+		      const struct sockaddr *address)
+{
+	return is_same((const struct sockaddr *)&node->address, address);
+}
+
+static const struct sockaddr *address_of(const struct local_address *local)
+{
+	return (const struct sockaddr *)&local->address;
 }
 
 /* False for a link-local one, which means nothing without its interface. */
@@ -230,7 +240,7 @@ static void find_own(const struct local_address *list, unsigned int count)
 
 	for (i = 0; i < node_count; i++)
 		for (j = 0; j < count; j++)
-			if (is_same(&nodes[i].address, &list[j].address))
+			if (scif_has_address(&nodes[i], address_of(&list[j])))
 				own_device(&nodes[i], &list[j]);
 	for (i = 0; i < node_count && own < 0; i++)
 		if (nodes[i].device[0] &&

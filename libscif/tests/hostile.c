@@ -37,6 +37,8 @@ enum {
 	SENT = 1,
 	SILENT = 3,
 	UNSTEADY = 3,
+	NO_NODE = 7,
+	ANOTHER_NODE = 998,
 	MARKS = 50
 };
 
@@ -134,7 +136,6 @@ static bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience)
 
 	hello->magic = SCIF_MAGIC;
 	hello->protocol = SCIF_PROTOCOL;
-	hello->node = 7;
 	hello->port = 7;
 	param.private_data = hello;
 	param.private_data_len = sizeof(*hello);
@@ -146,7 +147,7 @@ static bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience)
 /* A connection to the victim; the QP for copies leads nowhere. */
 static bool connect_liar(struct liar *liar, const char *address)
 {
-	struct scif_hello hello = { 0 };
+	struct scif_hello hello = { .node = NO_NODE };
 
 	if (!reach(liar, address) || !open_liar(liar))
 		return false;
@@ -166,12 +167,29 @@ static bool connect_liar(struct liar *liar, const char *address)
 static bool connect_silent(struct liar *liar, const char *address,
 			   unsigned int number)
 {
-	struct scif_hello hello = { .rma_qpn = 0xabcd00 + number,
+	struct scif_hello hello = { .node = NO_NODE,
+				    .rma_qpn = 0xabcd00 + number,
 				    .shared_rkey = 1 };
 
 	return reach(liar, address) && greet(liar, &hello, 31) &&
 	       wait_event(liar, RDMA_CM_EVENT_CONNECT_RESPONSE) &&
 	       !rdma_establish(liar->id);
+}
+
+/* Who says that it is a node with another address is refused. */
+static bool is_refused(const char *address)
+{
+	struct scif_hello hello = { .node = ANOTHER_NODE,
+				    .rma_qpn = 0xabcdef,
+				    .shared_rkey = 1 };
+	struct liar liar;
+	bool ok;
+
+	ok = reach(&liar, address) && greet(&liar, &hello, 12) &&
+	     wait_event(&liar, RDMA_CM_EVENT_REJECTED);
+	rdma_destroy_id(liar.id);
+	rdma_destroy_event_channel(liar.channel);
+	return ok;
 }
 
 static void close_liar(struct liar *liar)
@@ -329,6 +347,8 @@ static int lie(const char *address, unsigned int rounds, int go)
 	if (read(go, &byte, 1) != 1)
 		return 1;
 	random_seed(&dice, 77);
+	if (!is_refused(address))
+		return 1;
 	for (i = 0; i < rounds; i++) {
 		if (!connect_liar(&liar, address))
 			return 1;
@@ -437,7 +457,7 @@ static bool meets_unsteadiness(int listener, int own, bool last, bool *served)
 	bool ok;
 
 	if (!shows(listener, POLLIN) ||
-	    !succeeds(scif_accept(listener, &from, &epd, 1), 0, "accept"))
+	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
 		return false;
 	sleep_ms(500);
 	ok = marks_pass(own);
@@ -529,7 +549,7 @@ int main(int argc, char **argv)
 		bail("pipe");
 	for (i = 0; i < rounds && ok; i++) {
 		ok = shows(listener, POLLIN) &&
-		     succeeds(scif_accept(listener, &from, &epd, 1), 0,
+		     succeeds(scif_accept(listener, &from, &epd, 0), 0,
 			      "accept");
 		if (!ok)
 			break;
