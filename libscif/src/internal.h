@@ -3,7 +3,9 @@
  * Endpoints, their connections, and the process they live in.
  *
  * Locks, in the order they are taken: an endpoint's turn to send or to receive,
- * its lock, its steer's lock, its link's lock. The table's lock is taken alone.
+ * its lock, its steer's lock or those for windows and copies (rma.h), its link's
+ * lock, the process's lock. With the others nothing else is taken: those of the
+ * table, of rdma_cm's events, of mappings, of kept regions and of nodes.
  */
 #ifndef SCIF_INTERNAL_H
 #define SCIF_INTERNAL_H
@@ -438,10 +440,7 @@ void scif_map_abandon(void);
 /* queue.c: where requests don't time out, by the progress thread. */
 void scif_queue_tick(struct scif_endpoint *ep);
 
-/*
- * ring.c: bytes to receive, and room to send. More than fits into the ring is the
- * peer's nonsense.
- */
+/* ring.c: a count of bytes, which one thread changes. */
 static inline uint32_t scif_count(const _Atomic uint32_t *count)
 {
 	return atomic_load_explicit(count, memory_order_relaxed);
@@ -454,6 +453,10 @@ static inline void scif_count_more(_Atomic uint32_t *count, uint32_t bytes)
 			      memory_order_relaxed);
 }
 
+/*
+ * Bytes to receive, and room to send. More than fits into the ring is the peer's
+ * nonsense.
+ */
 static inline uint32_t scif_bytes(struct scif_endpoint *ep)
 {
 	return atomic_load_explicit(&ep->link.shared->produced,

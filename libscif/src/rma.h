@@ -8,7 +8,8 @@
  * done, the peer's side says so in its reply to SCIF_RELEASE.
  *
  * Locks, in the order they are taken: bounce or call, settle, windows, peer
- * directory, signal, operations.
+ * directory, signal; then the link's, or that for replies or for operations, with
+ * which nothing else is taken.
  */
 #ifndef SCIF_RMA_H
 #define SCIF_RMA_H
