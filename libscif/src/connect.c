@@ -6,7 +6,6 @@
  * own, so that an attempt can fail without the port being free in between.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -202,24 +201,19 @@ void scif_connect_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 	pthread_mutex_unlock(&ep->lock);
 }
 
-static void set_port(struct sockaddr_storage *address, uint16_t port)
-{
-	((struct sockaddr_in *)address)->sin_port = htons(port);
-}
-
 static int bind_source(struct rdma_cm_id *id)
 {
 	struct sockaddr_storage source = scif_own_node()->address;
 	uint32_t i, start = scif_random() % SOURCES;
 
 	for (i = 0; i < SOURCES; i++) {
-		set_port(&source, FIRST_SOURCE + (start + i) % SOURCES);
+		scif_set_port(&source, FIRST_SOURCE + (start + i) % SOURCES);
 		if (!rdma_bind_addr(id, (struct sockaddr *)&source))
 			return 0;
 		if (errno != EADDRINUSE)
 			return -1;
 	}
-	set_port(&source, 0);
+	scif_set_port(&source, 0);
 	return rdma_bind_addr(id, (struct sockaddr *)&source);
 }
 
@@ -230,7 +224,7 @@ static int start(struct scif_endpoint *ep, const struct scif_node *node,
 	struct sockaddr_storage address = node->address;
 	struct rdma_cm_id *id;
 
-	set_port(&address, port);
+	scif_set_port(&address, port);
 	if (rdma_create_id(scif_process.cm, &id, ep, RDMA_PS_TCP))
 		return errno;
 	ep->link.id = id;

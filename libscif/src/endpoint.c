@@ -189,7 +189,7 @@ SCIF_EXPORT int scif_get_fd(scif_epd_t epd)
 	return epd;
 }
 
-static bool may_use_admin_ports(void)
+bool scif_has_capability(int capability)
 {
 	struct __user_cap_header_struct head = {
 		.version = _LINUX_CAPABILITY_VERSION_3
@@ -198,11 +198,11 @@ static bool may_use_admin_ports(void)
 
 	if (syscall(SYS_capget, &head, data))
 		return geteuid() == 0;
-	return data[CAP_TO_INDEX(CAP_NET_BIND_SERVICE)].effective &
-	       CAP_TO_MASK(CAP_NET_BIND_SERVICE);
+	return data[CAP_TO_INDEX(capability)].effective &
+	       CAP_TO_MASK(capability);
 }
 
-static void set_port(struct sockaddr_storage *address, uint16_t port)
+void scif_set_port(struct sockaddr_storage *address, uint16_t port)
 {
 	/* The port is at the same place in both families. */
 	((struct sockaddr_in *)address)->sin_port = htons(port);
@@ -217,7 +217,7 @@ static int hold(struct scif_endpoint *ep, uint16_t port)
 		ep->holder = NULL;
 		return errno;
 	}
-	set_port(&address, port);
+	scif_set_port(&address, port);
 	if (!rdma_bind_addr(ep->holder, (struct sockaddr *)&address)) {
 		ep->port = ntohs(rdma_get_src_port(ep->holder));
 		if (ep->port > SCIF_PORT_RSVD || port)
@@ -274,7 +274,8 @@ SCIF_EXPORT int scif_bind(scif_epd_t epd, uint16_t pn)
 
 	if (!ep)
 		return -1;
-	if (pn && pn < SCIF_ADMIN_PORT_END && !may_use_admin_ports()) {
+	if (pn && pn < SCIF_ADMIN_PORT_END &&
+	    !scif_has_capability(CAP_NET_BIND_SERVICE)) {
 		scif_put(ep);
 		return scif_fail(EACCES);
 	}

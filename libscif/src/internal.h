@@ -310,6 +310,10 @@ static inline void scif_restore_cancel(const int *state)
 	int cancel_state __attribute__((cleanup(scif_restore_cancel),          \
 					unused)) = scif_disable_cancel()
 
+/* Has this thread the capability, or is it root where that can't be told? */
+bool scif_has_capability(int capability);
+void scif_set_port(struct sockaddr_storage *address, uint16_t port);
+
 /* With the endpoint's lock; 0 or an errno. */
 int scif_hold_port(struct scif_endpoint *ep, uint16_t port);
 

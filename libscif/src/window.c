@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "rma.h"
 
@@ -23,25 +21,13 @@ static bool is_aligned(uint64_t value)
 	return !(value & (SCIF_PAGE - 1));
 }
 
-static bool may_lock_any(void)
-{
-	struct __user_cap_header_struct head = {
-		.version = _LINUX_CAPABILITY_VERSION_3
-	};
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-
-	if (syscall(SYS_capget, &head, data))
-		return false;
-	return data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &
-	       CAP_TO_MASK(CAP_IPC_LOCK);
-}
-
 int scif_lock_error(int error)
 {
 	struct rlimit limit;
 
 	if (error != ENOMEM || getrlimit(RLIMIT_MEMLOCK, &limit) ||
-	    limit.rlim_cur == RLIM_INFINITY || may_lock_any())
+	    limit.rlim_cur == RLIM_INFINITY ||
+	    scif_has_capability(CAP_IPC_LOCK))
 		return error ? error : ENOMEM;
 	return EAGAIN;
 }
