@@ -127,6 +127,7 @@ void scif_memory_abandon(void)
 
 SCIF_EXPORT void *scif_alloc_dm(scif_epd_t epd, size_t len)
 {
+	SCIF_NO_CANCEL;
 	struct scif_endpoint *ep = scif_get(epd);
 	struct scif_memory *memory;
 	void *addr = NULL;
@@ -150,6 +151,7 @@ SCIF_EXPORT void *scif_alloc_dm(scif_epd_t epd, size_t len)
 
 SCIF_EXPORT int scif_free_dm(void *addr)
 {
+	SCIF_NO_CANCEL;
 	struct scif_memory **link, *memory;
 
 	pthread_mutex_lock(&lock);
