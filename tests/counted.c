@@ -13,7 +13,6 @@
 
 #include "clock.h"
 #include "endpoint.h"
-#include "proxy.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -114,7 +113,7 @@ int main(int argc, char **argv)
 	bool ok;
 
 	setup_open(&setup, &argc, argv, PAGE_BYTES);
-	mapped = !proxy_is(setup.b_dev.ctx) || argc == 2;
+	mapped = !setup_is_remote(&setup) || argc == 2;
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
 	if (micdv_set_path(a.qp, MICDV_PATH_DIRECT))
 		bail("micdv_set_path fails");

@@ -218,7 +218,10 @@ static void *sleeper_main(void *argument)
 
 static bool run_sleep_loop(struct listener *listener)
 {
-	struct sleeper sleeper = { .listener = listener, .total = 3000 };
+	struct sleeper sleeper = {
+		.listener = listener,
+		.total = repetitions(listener->setup, 3000),
+	};
 	struct random_state random;
 	pthread_t thread;
 	unsigned int i;

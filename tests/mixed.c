@@ -486,7 +486,7 @@ int main(int argc, char **argv)
 	bool mapped;
 
 	setup_open(&setup, &argc, argv, MEMORY_BYTES);
-	mapped = !proxy_is(setup.b_dev.ctx) || argc == 2;
+	mapped = !setup_is_remote(&setup) || argc == 2;
 	for (path = MICDV_PATH_ENGINE; path <= MICDV_PATH_WORKER; path++)
 		for (wait = WAIT_POLL; wait < WAITS; wait++)
 			run_case(&setup, mapped, wait, path);

@@ -18,8 +18,6 @@ struct pair {
 void pair_open(struct pair *pair, struct setup *setup,
 	       const struct endpoint_options *options);
 void pair_close(struct pair *pair);
-/* Fewer of @count, between machines: each costs several calls (proxy.h). */
-unsigned int repetitions(const struct setup *setup, unsigned int count);
 struct ibv_sge a_sge(const struct pair *pair, size_t offset, uint32_t length);
 struct ibv_sge b_sge(const struct pair *pair, size_t offset, uint32_t length);
 void post_between(struct pair *pair, uint64_t id, enum ibv_wr_opcode opcode,

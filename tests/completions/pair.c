@@ -4,7 +4,6 @@
  */
 #include <endian.h>
 
-#include "proxy.h"
 #include "work.h"
 #include "completions.h"
 
@@ -18,11 +17,6 @@ void pair_open(struct pair *pair, struct setup *setup,
 void pair_close(struct pair *pair)
 {
 	pair_destroy(&pair->a, &pair->b);
-}
-
-unsigned int repetitions(const struct setup *setup, unsigned int count)
-{
-	return proxy_is(setup->b_dev.ctx) ? count / 10 : count;
 }
 
 struct ibv_sge a_sge(const struct pair *pair, size_t offset, uint32_t length)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pattern.h"
+#include "proxy.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -25,6 +26,16 @@ void setup_close(struct setup *setup)
 	region_destroy(&setup->b_mem);
 	device_close(&setup->a_dev);
 	device_close(&setup->b_dev);
+}
+
+bool setup_is_remote(const struct setup *setup)
+{
+	return proxy_is(setup->a_dev.ctx) || proxy_is(setup->b_dev.ctx);
+}
+
+unsigned int repetitions(const struct setup *setup, unsigned int count)
+{
+	return setup_is_remote(setup) ? count / 10 : count;
 }
 
 void neighbours_open(struct neighbours *neighbours, struct setup *setup)

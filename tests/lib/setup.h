@@ -24,6 +24,11 @@ struct setup {
 void setup_open(struct setup *setup, int *argc, char **argv, size_t bytes);
 void setup_close(struct setup *setup);
 
+/* Is one of the devices another machine's (proxy.h)? */
+bool setup_is_remote(const struct setup *setup);
+/* @count, or a tenth of it if so: then each takes several messages. */
+unsigned int repetitions(const struct setup *setup, unsigned int count);
+
 /* A connection of its own between the same devices, in the same PDs. */
 struct neighbours {
 	struct endpoint a;
