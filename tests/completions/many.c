@@ -86,12 +86,12 @@ static bool crowd_collect(struct crowd *crowd, unsigned int total)
 bool case_shared_cq(struct setup *setup)
 {
 	struct crowd crowd;
-	unsigned int round, i, k;
+	unsigned int rounds = repetitions(setup, 10), round, i, k;
 	bool ok = true;
 
 	/* Exactly as many entries as requests: none may get lost. */
 	crowd_open(&crowd, setup, MANY * 60);
-	for (round = 0; round < 10 && ok; round++) {
+	for (round = 0; round < rounds && ok; round++) {
 		for (k = 0; k < 60; k++)
 			for (i = 0; i < MANY; i++)
 				post_a(&crowd.pairs[i], k, IBV_WR_RDMA_WRITE, 0,
