@@ -403,7 +403,7 @@ static bool passes_meanwhile(struct long_pair *pair, bool *passed)
 /* On a busy machine the mark may be late, but not each time. */
 static bool goes_on_meanwhile(void)
 {
-	struct long_pair pair;
+	struct long_pair pair = { .two = -1 };
 	bool ok, passed = false;
 	int i;
 
