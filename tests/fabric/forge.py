@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """A node with a kernel that lies: it has a path to node 0 and forges what goes there.
 
-  forge.py NODE SLOT lies LIE...         one after the other
-  forge.py NODE SLOT fuzz SECONDS SEED   requests, answers, frames: nearly right
+  forge.py NODE SLOT lies LIE...               one after the other
+  forge.py NODE SLOT fuzz SECONDS SEED SHARE   requests, answers, frames: nearly right,
+                                               but this share makes no sense
 
 NODE is this one's number; its driver has left SLOT. A LIE is "NAME=VALUE ...", fields of a
 request that are not as they should be, by their names in Documentation/fabric.md: the
@@ -29,6 +30,8 @@ NAK_ACCESS, OPNOTSUPP = 3, 95
 RECORD = struct.Struct("<IBBHII")
 BODY = struct.Struct("<4B7I3Q4I2H4B2I16s16s6s6s44x")
 ANSWER = struct.Struct("<BBHI Q QQQ IHBB")
+# RC, UC, UD and that of management; the others have RC alone
+SERVICES = {0: (1, 1, 4, 2, 3), OP_WRITE: (2, 3)}
 FIELDS = ("code", "flags", "service", "ipv4", "src_qpn", "dst_qpn", "psn", "npsn",
           "xrc_srqn", "rkey", "length", "raddr", "compare_add", "swap", "seg_off",
           "seg_len", "ex", "qkey", "pkey_index", "vlan_id", "sl",
@@ -385,22 +388,26 @@ def number(rng):
                        rng.getrandbits(32)))
 
 
-def random_request(peer, rng):
+def random_request(peer, rng, share):
     """Datagrams for the queue pair of management, and what else there may be."""
+    code = rng.choice((0, 0, 0, 1, 2, 3, 4, 5, OP_MAP))
     size = rng.choice((0, 8, 24, 64, 256, 4096, 32768))
+    if code >= 3:
+        size = 0 if code == OP_MAP else 8
     fields = {
-        "code": rng.choice((0, 0, 0, 1, 2, 3, 4, 5, 6, 7)),
-        "service": rng.choice((1, 1, 4, 2, 3, 9, 10)),
-        "flags": rng.choice((3, 3, 1, 2, 7, 11, 19, 27)),
+        "code": code,
+        "service": rng.choice(SERVICES.get(code, (2,))),
+        "flags": 3 | rng.choice((0, 4, 16) if code <= OP_WRITE else (0,)),
         "dst_qpn": rng.choice((0, 1, 1, 1, 17, 18, 0xffffff, number(rng))),
         "src_qpn": rng.choice((1, 17, number(rng))),
         "qkey": rng.choice((0x80010000, 0x80010000, 0x11223344, number(rng))),
         "psn": number(rng), "npsn": number(rng), "rkey": number(rng),
         "raddr": number(rng), "length": size, "seg_len": size,
     }
-    if rng.random() < 0.2:
+    if rng.random() < share:
+        fields["code"] = rng.randrange(7, 256)
         fields[rng.choice(("length", "seg_off", "seg_len"))] = number(rng)
-    if fields["code"] in (0, 1, 5):
+    if code in (0, OP_WRITE, 5):
         fields["data"] = rng.randbytes(size)
         if fields["dst_qpn"] == 1:
             # the beginning of a MAD
@@ -414,7 +421,7 @@ def room(peer, lane):
     return peer.region.lane_size - (used & 0xffffffff) > 2 * 66000
 
 
-def fuzz(peer, seconds, rng):
+def fuzz(peer, seconds, rng, share):
     entry = peer.region.table + peer.victim * NODE
     mac = peer.region.mem[entry + 16:entry + 22]
     counts = {"frames": 0, "requests": 0, "answers": 0, "sessions": 0}
@@ -435,7 +442,7 @@ def fuzz(peer, seconds, rng):
                 peer.send(FRAME, frame(rng, mac))
                 counts["frames"] += 1
             if room(peer, REQUEST):
-                random_request(peer, rng)
+                random_request(peer, rng, share)
                 counts["requests"] += 1
         except Broken:
             counts["sessions"] += 1
@@ -451,7 +458,8 @@ def main():
     peer.meet()
     try:
         if mode == "fuzz":
-            fuzz(peer, float(sys.argv[4]), random.Random(int(sys.argv[5])))
+            fuzz(peer, float(sys.argv[4]), random.Random(int(sys.argv[5])),
+                 float(sys.argv[6]))
             return
         for line in sys.argv[4:]:
             if line.startswith("lie="):

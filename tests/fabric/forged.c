@@ -91,8 +91,8 @@ struct forgery {
 
 /* All that each has. */
 #define FORGERY(name_, key_, off_, lie_, outcome_)                             \
-	.name = name_, .key = key_, .off = off_, .lie = lie_,                  \
-	.outcome = outcome_
+	.name = (name_), .key = (key_), .off = (off_), .lie = (lie_),          \
+	.outcome = (outcome_)
 
 static const struct forgery forgeries[] = {
 	/* what the key gives, it gives to the whole node */
