@@ -97,6 +97,15 @@ struct place any_place(struct worker *worker)
 			       atomic_load(&places[i].rkey) };
 }
 
+void *zeroed(size_t bytes)
+{
+	void *object = calloc(1, bytes);
+
+	if (!object)
+		bail("out of memory");
+	return object;
+}
+
 static const struct kind_ops *ops_of(enum kind kind)
 {
 	unsigned int i = COUNT(first_of) - 1;

@@ -100,7 +100,7 @@ static struct ibv_mr *reg(struct worker *worker, struct area *area)
 
 static void *new_mr(struct worker *worker)
 {
-	struct area *area = calloc(1, sizeof(*area));
+	struct area *area = zeroed(sizeof(*area));
 
 	area->mr = reg(worker, area);
 	if (!area->mr) {

@@ -93,6 +93,9 @@ struct ibv_pd *any_domain(struct worker *worker);
 void publish(struct worker *worker, uint64_t addr, uint32_t rkey);
 struct place any_place(struct worker *worker);
 
+/* Memory for a thread's object. */
+void *zeroed(size_t bytes);
+
 /* Some bytes of a region, or none. */
 struct ibv_sge any_sge(struct worker *worker);
 

@@ -77,7 +77,7 @@ struct import {
 
 static void *new_import(struct worker *worker)
 {
-	struct import *import = calloc(1, sizeof(*import));
+	struct import *import = zeroed(sizeof(*import));
 	struct area *area = any(worker, KIND_MR);
 	struct ibv_dm *dm = any(worker, KIND_DM);
 

@@ -78,7 +78,7 @@ static bool create_ends(struct worker *worker, struct endpoint *ends)
 
 static void *new_pair(struct worker *worker)
 {
-	struct pair *pair = calloc(1, sizeof(*pair));
+	struct pair *pair = zeroed(sizeof(*pair));
 
 	if (!create_ends(worker, pair->ends)) {
 		free(pair);
