@@ -25,6 +25,7 @@ program() {
 	if ! grep -q '^1\.\.' "$SCRATCH/out"; then
 		not_ok "$where: $name ends early, with status $status"
 	fi
+	[ "$status" -le 1 ] || not_ok "$where: $name ends with status $status"
 }
 
 # example PROGRAM PORT [SERVER CLIENT]: its two sides, on nodes 1 and 0, or on

@@ -155,6 +155,8 @@ static int hold_second(int socket, void *argument)
 	/* it has to live on when the first one is killed */
 	prctl(PR_SET_PDEATHSIG, 0);
 	signal(SIGTERM, SIG_IGN);
+	printf("second %d\n", getpid());
+	fflush(stdout);
 	holder.socket = socket;
 	device_open(&holder.dev, peer);
 	hold_all(&holder);
@@ -212,7 +214,5 @@ int main(int argc, char **argv)
 	signal(SIGTERM, on_signal);
 	printf("first %d\n", getpid());
 	process_start(&second, hold_second, NULL);
-	printf("second %d\n", second.pid);
-	fflush(stdout);
 	return hold_first(&second);
 }

@@ -20,11 +20,6 @@ makes_peace() {
 	wait_until 60 ping -c 1 -W 1 "10.80.0.$(($1 + 1))"
 }
 
-# entry NODE FIELD: its offset in the node table.
-entry() {
-	echo $((4096 + $1 * 2048 + $2))
-}
-
 # quietly COMMAND...: what the driver says meanwhile is bounded. Of each session
 # there are three messages, and the kernel lets each through ten times in five
 # seconds, then says how many it did not.
@@ -35,6 +30,10 @@ quietly() {
 	echo "$mark" >/dev/kmsg
 	"$@" || status=$?
 	most=$((33 * ((SECONDS - start) / 5 + 2)))
+	dmesg | grep -q -- "$mark\$" || {
+		echo "the log no longer has its beginning"
+		return 1
+	}
 	lines=$(dmesg | sed "1,/$mark\$/d" | grep -c -E 'mic_|micnet')
 	echo "$lines lines of $most"
 	[ "$lines" -le "$most" ] && [ "$status" -eq 0 ]

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The self-test of micnet0, and what makes each part of it fail. After
-# lib/machines.sh and lib/programs.sh.
+# lib/machines.sh, lib/programs.sh and lib/loss.sh.
 
 REGION=tests/fabric/region.py
 FABRIC=/sys/class/net/micnet0/device/fabric
@@ -70,11 +70,6 @@ scribbled() {
 	wait "$scribbler"
 	cat "$SCRATCH/selftest" # the last one
 	return "$status"
-}
-
-# entry NODE FIELD: its offset in the node table.
-entry() {
-	echo $((4096 + $1 * 2048 + $2))
 }
 
 # Where the lanes of this node to itself begin.
@@ -202,20 +197,13 @@ without_peer() {
 
 # Both at once: neither notices.
 beside_traffic() {
-	local traffic status=0
+	local status=0
 
-	requests_before=$(counter requests_sent)
-	perftest 1 ib_write_bw -s 65536 -D $((10 * SLOW)) &
-	traffic=$!
-	wait_until 20 requests_go || status=1
+	busy ib_write_bw -s 65536 || return
 	passes || status=1
-	requests_before=$(counter requests_sent)
-	wait_until 2 requests_go || status=1
-	wait "$traffic" && [ "$status" -eq 0 ]
-}
-
-requests_go() {
-	[ "$(counter requests_sent)" -gt $((requests_before + 100)) ]
+	wait_until 5 moving || status=1
+	end_traffic
+	return "$status"
 }
 
 # selftest_cases: all of them.

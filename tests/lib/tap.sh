@@ -111,6 +111,11 @@ ends() {
 	wait "$1" || ended=$?
 }
 
+# ends_well PID SECONDS: with status 0.
+ends_well() {
+	ends "$1" "$2" && [ "$ended" -eq 0 ]
+}
+
 process_gone() {
 	local state
 
