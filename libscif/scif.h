@@ -337,7 +337,8 @@ int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
  *
  * It is used like any memory, but it is not inherited by fork(), can be registered on
  * endpoints of the same node only, and system calls that lock their buffer, as for direct
- * I/O, may refuse it. Intel's library does not have this function.
+ * I/O, may refuse it. When the device is removed, what is in it is lost: one page may
+ * then be behind all its addresses. Intel's library does not have this function.
  *
  * Return: the address, of a page, or SCIF_ALLOC_FAILED.
  * Errors: EINVAL (@len 0 or unaligned), ENOMEM, ENOTCONN, ECONNRESET.

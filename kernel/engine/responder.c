@@ -369,6 +369,7 @@ static bool mic_resp_is_behind(const struct mic_resp *resp,
 	       (op->psn == resp->refused_psn && !(op->flags & MIC_OP_FIRST));
 }
 
+/* Is it the next one? Remembers what it refuses. */
 static bool mic_resp_in_sequence(struct mic_qp *qp, const struct mic_op *op)
 {
 	struct mic_resp *resp = &qp->resp;

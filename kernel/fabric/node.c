@@ -7,6 +7,7 @@
  * operation or a test runs, so mic_node_leave() waits for a bounded time.
  */
 #include <linux/etherdevice.h>
+#include <linux/if_macvlan.h>
 #include <linux/if_vlan.h>
 #include <linux/list.h>
 #include <linux/module.h>
@@ -276,6 +277,14 @@ int mic_fabric_gids_on(const struct net_device *ndev,
 }
 EXPORT_SYMBOL_GPL(mic_fabric_gids_on);
 
+/* As an address has it, but for a bridge on a VLAN. */
+static u16 mic_ndev_vlan_id(const struct net_device *ndev)
+{
+	if (netif_is_macvlan(ndev))
+		ndev = macvlan_dev_real_dev(ndev);
+	return is_vlan_dev(ndev) ? vlan_dev_vlan_id(ndev) : 0xffff;
+}
+
 /*
  * On the VLAN of an address? A VLAN's netdev has the Ethernet address of the one
  * below, so two devices may have the same link-local GID.
@@ -283,15 +292,16 @@ EXPORT_SYMBOL_GPL(mic_fabric_gids_on);
 static bool mic_gid_is_of_vlan(const struct mic_gid_entry *entry,
 			       const struct mic_addr *addr)
 {
-	u16 vlan_id = 0xffff;
-
-	if (is_vlan_dev(entry->ndev))
-		vlan_id = vlan_dev_vlan_id(entry->ndev);
-	return vlan_id == addr->vlan_id;
+	return mic_ndev_vlan_id(entry->ndev) == addr->vlan_id;
 }
 
-/* Has a node of this kernel a GID in a network namespace, or on a netdev? */
-static bool mic_gid_is_local(const union ib_gid *gid, const struct net *net,
+/*
+ * Has a node of this kernel a GID that one on @on could meet: in its network
+ * namespace, or on the same wire @ndev and VLAN? What the sender says of his VLAN
+ * doesn't count.
+ */
+static bool mic_gid_is_local(const union ib_gid *gid,
+			     const struct net_device *on,
 			     const struct net_device *ndev)
 {
 	struct rhlist_head *list, *pos;
@@ -299,8 +309,11 @@ static bool mic_gid_is_local(const union ib_gid *gid, const struct net *net,
 
 	list = rhltable_lookup(&mic_gids, gid, mic_gid_params);
 	rhl_for_each_entry_rcu(entry, pos, list, hash) {
-		if (!entry->remote && (net_eq(dev_net(entry->ndev), net) ||
-				       mic_gid_is_on(entry, ndev)))
+		if (entry->remote)
+			continue;
+		if (net_eq(dev_net(entry->ndev), dev_net(on)) ||
+		    (mic_gid_is_on(entry, ndev) &&
+		     mic_ndev_vlan_id(entry->ndev) == mic_ndev_vlan_id(on)))
 			return true;
 	}
 	return false;
@@ -320,7 +333,7 @@ bool mic_fabric_is_local(const union ib_gid *gid, const struct net_device *ndev)
 	bool is_local;
 
 	rcu_read_lock();
-	is_local = mic_gid_is_local(gid, dev_net(ndev), ndev);
+	is_local = mic_gid_is_local(gid, ndev, ndev);
 	rcu_read_unlock();
 	return is_local;
 }
@@ -352,7 +365,7 @@ struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
 			found = entry;
 	}
 	if (found &&
-	    !mic_gid_is_local(&addr->sgid, dev_net(found->ndev), ndev) &&
+	    !mic_gid_is_local(&addr->sgid, found->ndev, ndev) &&
 	    kref_get_unless_zero(&found->node->ref))
 		node = found->node;
 	rcu_read_unlock();

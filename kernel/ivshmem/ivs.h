@@ -32,6 +32,7 @@ enum mic_ivs_limits {
 	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
 	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
 	MIC_IVS_STUCK_MS = 1000,	/* without room, so do datagrams */
+	MIC_GIDS_UNREAD = 1,		/* odd: no sequence that can be read */
 	MIC_IVS_SESSION_MS = 200,	/* from session to session, at least */
 };
 

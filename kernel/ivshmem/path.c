@@ -164,7 +164,7 @@ static void mic_path_read_gids(struct mic_path *path)
 			entry = mic_node_add_remote_gid(path->node, &info[i],
 							path->ivs->ndev);
 			if (IS_ERR(entry)) {
-				path->gid_seq = 1; /* odd: again, at the next look */
+				path->gid_seq = MIC_GIDS_UNREAD;
 				break;
 			}
 			path->gids[i] = info[i];
@@ -200,7 +200,7 @@ static void mic_path_go_up(struct mic_path *path)
 	}
 	path->node = node;
 	path->group_ack = MIC_ACK_OK;
-	path->gid_seq = 1;	/* odd: none that was read */
+	path->gid_seq = MIC_GIDS_UNREAD;
 	path->up_peer = READ_ONCE(path->peer);
 	path->again = jiffies + msecs_to_jiffies(MIC_IVS_SESSION_MS);
 	path->rung = 0;

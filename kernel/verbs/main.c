@@ -38,13 +38,13 @@ static const struct mic_node_ops mic_local_node_ops = {
 	.test = mic_selftest,
 };
 
-/* How many there are, by what limits them. */
-static long mic_objects(const struct mic_dev *dev)
+/* Are there objects, by the counts that limit them? */
+static bool mic_has_objects(const struct mic_dev *dev)
 {
-	return atomic_read(&dev->nqp) + atomic_read(&dev->ncq) +
-	       atomic_read(&dev->nmr) + atomic_read(&dev->npd) +
-	       atomic_read(&dev->nah) + atomic_read(&dev->nsrq) +
-	       atomic_read(&dev->nmw) + atomic_long_read(&dev->dm_bytes);
+	return atomic_read(&dev->nqp) || atomic_read(&dev->ncq) ||
+	       atomic_read(&dev->nmr) || atomic_read(&dev->npd) ||
+	       atomic_read(&dev->nah) || atomic_read(&dev->nsrq) ||
+	       atomic_read(&dev->nmw) || atomic_long_read(&dev->dm_bytes);
 }
 
 static void mic_dealloc_driver(struct ib_device *ibdev)
@@ -58,7 +58,7 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->ahs));
 	WARN_ON(!xa_empty(&dev->srqs));
 	WARN_ON(!list_empty(&dev->members));
-	WARN_ON(mic_objects(dev));
+	WARN_ON(mic_has_objects(dev));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mkeys);
 	xa_destroy(&dev->ahs);

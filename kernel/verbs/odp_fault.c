@@ -23,6 +23,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
+#include <linux/userfaultfd_k.h>
 #include <linux/workqueue.h>
 
 #include <mic/compat.h>
@@ -98,28 +99,27 @@ static int mic_pin_error(long err)
 	return err == -EINTR || err == -ENOMEM ? -EAGAIN : -EFAULT;
 }
 
-/* Page by page: what is there need not be there at the same time. */
+/*
+ * Page by page: what is there need not be there at the same time. Pinning would try
+ * again and again, under the lock, while a userfaultfd that waits for the lock is
+ * being closed; a fault is one. Such a page is missed again, and asked for again.
+ */
 static int mic_fault_in(const struct mic_fault *fault)
 {
-	unsigned int flags = fault->write ? FOLL_WRITE : 0;
-	struct page *page;
-	int locked;
-	long got;
+	unsigned int flags = fault->write ? FAULT_FLAG_WRITE :
+					    FAULT_FLAG_UNSHARE;
+	bool unlocked;
+	int err;
 	u32 i;
 
 	for (i = 0; i < fault->npages; i++) {
 		if (mmap_read_lock_killable(fault->mm))
 			return -EAGAIN;
-		locked = 1;
-		got = mic_pin_user_pages_remote(fault->mm, fault->va +
-						(u64)i * PAGE_SIZE, 1, flags,
-						&page, &locked);
-		if (locked)
-			mmap_read_unlock(fault->mm);
-		if (got < 0)
-			return mic_pin_error(got);
-		if (got)
-			unpin_user_page(page);
+		err = fixup_user_fault(fault->mm, fault->va +
+				       (u64)i * PAGE_SIZE, flags, &unlocked);
+		mmap_read_unlock(fault->mm);
+		if (err)
+			return mic_pin_error(err);
 		cond_resched();
 	}
 	return 0;
@@ -375,7 +375,7 @@ static bool mic_vma_is_prompt(struct vm_area_struct *vma)
 /*
  * Pin the next pages. FOLL_NOWAIT starts what has to be read, and does not wait
  * for it; but a file system may, so of its pages only those are taken that are
- * there.
+ * there, and of pages that a userfaultfd provides, too (mic_fault_in() says why).
  *
  * Return: 0, -EFAULT, or -EAGAIN; *@missing tells then of how many pages some
  * are not there.
@@ -393,7 +393,7 @@ static int mic_pin_next(struct mic_pin *pin, struct mm_struct *mm, u64 va,
 		return -EFAULT;
 	n = min_t(u64, pin->win.nblocks - pin->npages,
 		  (vma->vm_end - va) >> PAGE_SHIFT);
-	prompt = mic_vma_is_prompt(vma);
+	prompt = mic_vma_is_prompt(vma) && !userfaultfd_armed(vma);
 	flags |= prompt ? FOLL_NOWAIT : FOLL_NOFAULT;
 	got = mic_pin_user_pages_remote(mm, va, n, flags,
 					pin->page + pin->npages, NULL);

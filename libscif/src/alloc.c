@@ -81,9 +81,8 @@ void scif_memory_put(struct scif_memory *memory)
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
-	if (memory->dm)
-		ibv_free_dm(memory->dm);
-	else
+	/* The device may be gone, and then its driver keeps the mapping. */
+	if (!memory->dm || ibv_free_dm(memory->dm))
 		munmap(memory->addr, memory->length);
 	free(memory);
 }

@@ -4,8 +4,9 @@
  *
  * Locks, in the order they are taken: an endpoint's turn to send or to receive,
  * its lock, its steer's lock or those for windows and copies (rma.h), its link's
- * lock, the process's lock. With the others nothing else is taken: those of the
- * table, of rdma_cm's events, of mappings, of kept regions and of nodes.
+ * lock, the process's lock; that of kept regions, then that of allocated memory.
+ * With the others nothing else is taken: those of the table, of rdma_cm's events, of
+ * mappings and of nodes.
  */
 #ifndef SCIF_INTERNAL_H
 #define SCIF_INTERNAL_H

@@ -87,7 +87,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 	if (!maps || scif_state(ep) < SCIF_DISCONNECTED || has_mapping(ep))
 		return;
 	if (scif_queue_poll(ep)) {
-		pthread_mutex_lock(&ep->rma->op_lock);
+		scif_queue_lock(ep->rma);
 		idle = ep->rma->posted == ep->rma->completed;
 		pthread_mutex_unlock(&ep->rma->op_lock);
 		if (!idle || !scif_queue_post(ep, &wr, NULL, SCIF_NOW))

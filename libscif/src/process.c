@@ -169,7 +169,7 @@ static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 		       event->id->context;
 }
 
-/* That may wait for completions, which is not for the connections thread. */
+/* scif_refresh() may wait for completions, which is not for the connections thread. */
 void scif_refresh_soon(struct scif_endpoint *ep)
 {
 	atomic_store(&ep->dirty, true);

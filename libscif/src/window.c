@@ -106,7 +106,7 @@ static int insert(struct scif_rma *rma, const struct scif_window *window)
 
 static void take_out(struct scif_rma *rma, unsigned int at, unsigned int count)
 {
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	rma->changes++;
 	pthread_mutex_unlock(&rma->op_lock);
 	rma->count -= count;
@@ -146,7 +146,7 @@ static struct scif_region *share_region(struct scif_rma *rma, const void *addr,
 		if (region->addr != addr || region->length != length ||
 		    region->access != access)
 			continue;
-		pthread_mutex_lock(&rma->op_lock);
+		scif_queue_lock(rma);
 		current = scif_region_is_current(region);
 		pthread_mutex_unlock(&rma->op_lock);
 		if (current)
@@ -183,7 +183,7 @@ static bool something_ends(struct scif_rma *rma)
 	pthread_mutex_lock(&rma->lock);
 	ends = rma->closing;
 	pthread_mutex_unlock(&rma->lock);
-	pthread_mutex_lock(&rma->op_lock);
+	scif_queue_lock(rma);
 	ends = ends || rma->leftovers;
 	pthread_mutex_unlock(&rma->op_lock);
 	return ends;

@@ -18,6 +18,7 @@
 /* What moves at a time, and a message of several of these. */
 #define SEGMENT_BYTES (256UL << 10)
 #define LONG_BYTES (3 * SEGMENT_BYTES)
+#define LET_GO_ROUNDS 500
 #define DEMAND_ACCESS (ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
 
 /* A pair of a case's own. */
@@ -56,6 +57,7 @@ bool demand_unmapped(struct stage *stage);
 bool demand_beyond_end(struct stage *stage);
 bool demand_read_only(struct stage *stage);
 bool demand_withheld(struct stage *stage);
+bool demand_let_go(struct stage *stage);
 bool demand_advice(struct stage *stage);
 bool demand_refused(struct stage *stage);
 

@@ -23,6 +23,7 @@ static const struct {
 	{ demand_beyond_end, "what files do not have, for two at once", true },
 	{ demand_read_only, "memory that can only be read", false },
 	{ demand_withheld, "a page that nobody provides", false },
+	{ demand_let_go, "pages that nobody withholds any more", true },
 	{ demand_advice, "brought in beforehand", true },
 	{ demand_lost, "a message on UC arrives whole or not at all", true },
 	{ demand_killed, "who writes is killed: the memory is still good",

@@ -147,6 +147,38 @@ bool demand_withheld(struct stage *stage)
 	return good;
 }
 
+/* What was withheld comes when nobody withholds it any more, each time. */
+static bool let_go_once(struct stage *stage)
+{
+	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, REGION_BYTES);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	struct demand demand;
+	bool good;
+	int fd;
+
+	if (!demand_create(&demand, stage, false))
+		return false;
+	fd = withhold(demand.addr, demand.length);
+	wr.wr.rdma.remote_addr = (uintptr_t)demand.addr;
+	wr.wr.rdma.rkey = demand.mr->rkey;
+	post_send(&stage->a, &wr);
+	good = fd >= 0 && !close(fd) &&
+	       cq_expect(stage->a.send_cq, 1, IBV_WC_SUCCESS) &&
+	       all_are(demand.addr, REGION_BYTES, FILL_BYTE);
+	return demand_destroy(&demand) && good;
+}
+
+bool demand_let_go(struct stage *stage)
+{
+	bool good = true;
+	int i;
+
+	fill(stage->setup);
+	for (i = 0; i < LET_GO_ROUNDS && good; i++)
+		good = let_go_once(stage);
+	return good;
+}
+
 bool demand_advice(struct stage *stage)
 {
 	struct ibv_pd *pd = stage->setup->b_dev.pd;

@@ -151,7 +151,9 @@ with_vlan() {
 	ip link add link micnet0 name micnet0.5 type vlan id 5 &&
 		ip link set micnet0.5 up &&
 		rdma link add mic1 type mic netdev micnet0.5 &&
-		wait_active mic1 && passes || status=1
+		wait_until 10 grep ACTIVE \
+			/sys/class/infiniband/mic1/ports/1/state &&
+		passes || status=1
 	ip link delete micnet0.5
 	return "$status"
 }

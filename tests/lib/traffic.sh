@@ -100,7 +100,7 @@ slab_snapshot() {
 	for ((i = 0; i < 5; i++)); do
 		echo 2 >/proc/sys/vm/drop_caches
 		sleep 0.4
-		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node,mm_struct,pid,filp}; do
+		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node}; do
 			[ -e "$cache/shrink" ] || continue
 			echo 1 >"$cache/shrink"
 			read -r objects _ <"$cache/objects"

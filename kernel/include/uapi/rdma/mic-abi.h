@@ -4,9 +4,9 @@
  * driver data of uverbs commands, the layout of the queues in shared memory
  * and the doorbell file.
  *
- * Beside each field that lives in shared memory is who writes it: one side, but
- * for the completion queue's word that arms it. The kernel treats all of it as hostile: it reads a field once,
- * checks the copy and uses only that.
+ * Each field in shared memory is written by one side, named beside it, but for
+ * the word that arms a completion queue. The kernel treats all of it as hostile:
+ * it reads a field once, checks the copy and uses only that.
  */
 #ifndef MIC_ABI_USER_H
 #define MIC_ABI_USER_H
