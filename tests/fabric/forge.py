@@ -133,11 +133,13 @@ class Peer(Impostor):
         """The next record, or None."""
         size = self.region.lane_size
         while True:
-            left = self.region.read(self.back + 12 + 4 * lane, 4) - self.tail[lane]
+            left = (self.region.read(self.back + 12 + 4 * lane, 4) -
+                    self.tail[lane]) & 0xffffffff
             at = self.base(self.back, lane) + self.tail[lane] % size
             length = self.region.read(at, 4)
-            # or node 0 has begun a new session, and says so in a moment
-            if not left or not 64 <= length <= left & 0xffffffff:
+            # more than a lane has: node 0 has emptied it for a new session, and says
+            # so in a moment; what is there is of an old one
+            if not 64 <= length <= left <= size:
                 return None
             data = self.region.mem[at:at + length]
             self.tail[lane] = (self.tail[lane] + length) & 0xffffffff
