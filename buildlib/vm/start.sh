@@ -94,12 +94,13 @@ accelerator() {
 
 # maxcpus=1: see guest/init. unknown_nmi_panic, panic_print: see look_at_hang.
 # iomem=relaxed: what a driver has can be mapped, as tests/fabric/region.py does.
+# secretmem.enable: memory that nobody may pin, which tests/demand has.
 kernel_arguments() {
 	echo "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic" \
 		"sysrq_always_enabled rcupdate.rcu_cpu_stall_timeout=120" \
 		"unknown_nmi_panic panic_print=0x40 maxcpus=1" \
 		"tsc=reliable mitigations=off net.ifnames=0 nokaslr" \
-		"iomem=relaxed"
+		"iomem=relaxed secretmem.enable=1"
 }
 
 # take_slot: wait until a pair of cores is free, in the order of coming. A VM's

@@ -35,6 +35,8 @@
 #define MIC_FAULT_STALE		(2 * HZ)
 /* As many failures does a region keep for those who asked. */
 #define MIC_FAULTS_KEPT		8
+/* So often is a page brought in that is missed again. */
+#define MIC_FAULT_TRIES		16
 /* As many workers may one address space keep waiting. */
 #define MIC_FAULTS_PER_MM	8
 /* As many are shared by all users; beyond them, each may have one. */
@@ -99,28 +101,78 @@ static int mic_pin_error(long err)
 	return err == -EINTR || err == -ENOMEM ? -EAGAIN : -EFAULT;
 }
 
+/* Is there memory that faults bring in, and not a device's, say? */
+static bool mic_vma_has_pages(const struct vm_area_struct *vma)
+{
+	return vma && !(vma->vm_flags & (VM_IO | VM_PFNMAP));
+}
+
+/* Is a page there, and may it be pinned? */
+static bool mic_page_is_there(struct mm_struct *mm, u64 va, bool write)
+{
+	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
+	struct page *page;
+
+	mmap_assert_locked(mm);
+	if (mic_pin_user_pages_remote(mm, va, 1, flags, &page, NULL) != 1)
+		return false;
+	unpin_user_page(page);
+	return true;
+}
+
 /*
- * Page by page: what is there need not be there at the same time. Pinning would try
- * again and again, under the lock, while a userfaultfd that waits for the lock is
- * being closed; a fault is one. Such a page is missed again, and asked for again.
+ * Pinning would try again and again, under the lock, while a userfaultfd that
+ * waits for the lock is being closed; a fault is one. It need not be enough: what
+ * comes from swap takes two to be no longer shared. A page that a userfaultfd
+ * withholds is asked for anew.
+ *
+ * Return: 1 if the page is there; 0 if it is not, for all that the fault said.
+ */
+static int mic_fault_in_page(struct mm_struct *mm, u64 va, bool write)
+{
+	unsigned int flags = write ? FAULT_FLAG_WRITE : FAULT_FLAG_UNSHARE;
+	struct vm_area_struct *vma;
+	bool unlocked;
+	int ret;
+
+	if (mmap_read_lock_killable(mm))
+		return -EAGAIN;
+	if (mic_vma_has_pages(vma_lookup(mm, va)))
+		ret = fixup_user_fault(mm, va, flags, &unlocked);
+	else
+		ret = -EFAULT;
+	if (ret) {
+		ret = mic_pin_error(ret);
+	} else {
+		ret = mic_page_is_there(mm, va, write);
+		/* found again: the fault may have let go of the lock */
+		vma = vma_lookup(mm, va);
+		if (!ret && vma && userfaultfd_armed(vma))
+			ret = -EAGAIN;
+	}
+	mmap_read_unlock(mm);
+	return ret;
+}
+
+/*
+ * Page by page: what is there need not be there at the same time. What can't be
+ * pinned after so many faults never can.
  */
 static int mic_fault_in(const struct mic_fault *fault)
 {
-	unsigned int flags = fault->write ? FAULT_FLAG_WRITE :
-					    FAULT_FLAG_UNSHARE;
-	bool unlocked;
-	int err;
+	int ret, tries;
 	u32 i;
 
 	for (i = 0; i < fault->npages; i++) {
-		if (mmap_read_lock_killable(fault->mm))
-			return -EAGAIN;
-		err = fixup_user_fault(fault->mm, fault->va +
-				       (u64)i * PAGE_SIZE, flags, &unlocked);
-		mmap_read_unlock(fault->mm);
-		if (err)
-			return mic_pin_error(err);
-		cond_resched();
+		tries = MIC_FAULT_TRIES;
+		do {
+			ret = mic_fault_in_page(fault->mm, fault->va +
+						(u64)i * PAGE_SIZE,
+						fault->write);
+			cond_resched();
+		} while (!ret && --tries);
+		if (ret <= 0)
+			return ret ?: -EFAULT;
 	}
 	return 0;
 }

@@ -55,6 +55,7 @@ bool demand_explicit(struct stage *stage);
 bool demand_implicit(struct stage *stage);
 bool demand_unmapped(struct stage *stage);
 bool demand_beyond_end(struct stage *stage);
+bool demand_unpinnable(struct stage *stage);
 bool demand_read_only(struct stage *stage);
 bool demand_withheld(struct stage *stage);
 bool demand_let_go(struct stage *stage);

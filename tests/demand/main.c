@@ -21,6 +21,7 @@ static const struct {
 	{ demand_implicit, "the whole address space", false },
 	{ demand_unmapped, "memory that is not there", false },
 	{ demand_beyond_end, "what files do not have, for two at once", true },
+	{ demand_unpinnable, "memory that nobody may pin", true },
 	{ demand_read_only, "memory that can only be read", false },
 	{ demand_withheld, "a page that nobody provides", false },
 	{ demand_let_go, "pages that nobody withholds any more", true },

@@ -5,8 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <infiniband/micdv.h>
 
@@ -108,6 +112,67 @@ bool demand_beyond_end(struct stage *stage)
 	}
 	munmap(file, (end + 4) * PAGE_BYTES);
 	close(fd);
+	return demand_destroy(&demand) && good;
+}
+
+/* A READ of it by a pair of its own is refused. */
+static bool is_refused(struct setup *setup, const void *addr, uint32_t rkey)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a, b;
+	bool good;
+
+	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
+	post_read(setup, &a, addr, rkey);
+	good = cq_expect(a.send_cq, 1, IBV_WC_REM_ACCESS_ERR);
+	pair_destroy(&a, &b);
+	return good;
+}
+
+/* What the kernel shows each process of its clocks, which is no memory of its. */
+static const void *kernel_data(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t start = 0;
+	char line[512];
+
+	while (maps && !start && fgets(line, sizeof(line), maps))
+		if (strstr(line, "[vvar]"))
+			start = strtoull(line, NULL, 16);
+	if (!start)
+		bail("there is no [vvar]");
+	fclose(maps);
+	return (const void *)start;
+}
+
+static void *secret_memory(void)
+{
+	int fd = syscall(SYS_memfd_secret, O_CLOEXEC);
+	void *addr;
+
+	if (fd < 0 || ftruncate(fd, PAGE_BYTES))
+		bail("memfd_secret: %s", strerror(errno));
+	addr = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    0);
+	if (addr == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+	close(fd);
+	return addr;
+}
+
+/* Memory that is there, and nobody may pin. */
+bool demand_unpinnable(struct stage *stage)
+{
+	void *secret = secret_memory();
+	struct demand demand;
+	bool good;
+
+	good = demand_create(&demand, stage, true) &&
+	       is_refused(stage->setup, kernel_data(), demand.mr->rkey) &&
+	       is_refused(stage->setup, secret, demand.mr->rkey);
+	memset(secret, FILL_BYTE, PAGE_BYTES);
+	good = good && is_refused(stage->setup, secret, demand.mr->rkey);
+	munmap(secret, PAGE_BYTES);
 	return demand_destroy(&demand) && good;
 }
 
