@@ -192,8 +192,10 @@ void mic_mcast_submit(struct mic_op *op, const struct net_device *ndev)
 	idx = srcu_read_lock(&mic_mcasts_srcu);
 	list_for_each_entry_srcu(mcast, &mic_mcasts, entry,
 				 srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (mic_mcast_hears(mcast, op, ndev))
+		if (mic_mcast_hears(mcast, op, ndev)) {
 			mic_node_submit(mcast->node, op);
+			op->copies += mcast->remote;
+		}
 	}
 	srcu_read_unlock(&mic_mcasts_srcu, idx);
 }

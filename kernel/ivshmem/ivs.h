@@ -401,6 +401,22 @@ static inline struct mic_region_node *mic_region_node(struct mic_ivs *ivs,
 	       slot * sizeof(struct mic_region_node);
 }
 
+/**
+ * mic_ivs_term - does this node hold its entry, and its channels with it?
+ * @ivs: device
+ *
+ * Looks into the region: a machine that was stopped finds out there first, and
+ * only with the next tick by &mic_ivs.term.
+ *
+ * Return: &mic_ivs.term; 0: another node has it.
+ */
+static inline u32 mic_ivs_term(struct mic_ivs *ivs)
+{
+	if (READ_ONCE(mic_region_node(ivs, ivs->slot)->owner) != ivs->owner)
+		return 0;
+	return READ_ONCE(ivs->term);
+}
+
 /* Where a node's slice begins. */
 static inline u64 mic_slice_offset(const struct mic_ivs *ivs, u32 slot)
 {

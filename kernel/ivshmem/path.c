@@ -225,8 +225,10 @@ static void mic_path_go_down(struct mic_path *path)
 	path->stat[MIC_STAT_NONSENSE] += path->broken;
 	WRITE_ONCE(path->broken, false);
 	/* an entry that another has now has its channels, too */
-	if (READ_ONCE(path->ivs->term) == path->term)
+	if (mic_ivs_term(path->ivs) == path->term)
 		mic_path_begin(path);
+	else
+		path->term = 0;
 	dev_info_ratelimited(&path->ivs->pdev->dev, "node %u is gone\n",
 			     path->slot);
 }
@@ -259,7 +261,7 @@ static void mic_path_control(struct mic_path *path)
 	/* the word before the lanes */
 	u64 word = smp_load_acquire(&path->rx_ch->session);
 	u32 theirs = lower_32_bits(word), seen = upper_32_bits(word);
-	u32 term = READ_ONCE(path->ivs->term);
+	u32 term = mic_ivs_term(path->ivs);
 
 	path->word = word;
 	if (path->up) {
@@ -449,7 +451,7 @@ static void mic_path_pause(struct mic_path *path)
 /* A channel of an entry that another has is not ours to write to. */
 static void mic_path_set_need_kick(struct mic_path *path, u32 value)
 {
-	if (READ_ONCE(path->ivs->term))
+	if (mic_ivs_term(path->ivs))
 		WRITE_ONCE(path->rx_ch->need_kick, value);
 }
 

@@ -112,7 +112,7 @@ struct mic_addr {
  * @compare_add: atomics
  * @swap: atomics
  * @result: atomics, out: the value before the operation
- * @copies: multicast, out: QPs of this kernel it was handed to
+ * @copies: multicast, out: QPs of this kernel and other nodes it was handed to
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
  * @data: the requester's memory, one byte for each of the message: source of
  *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
