@@ -49,6 +49,8 @@ class Peer(Impostor):
 
     def __init__(self, region, node, slot):
         super().__init__(region, node, slot)
+        # that of node 0 is not this one's
+        self.publish(gid_of(node), gid_of(0))
         self.node = node
         self.theirs = 0
         self.session = random.getrandbits(31) + 1

@@ -57,6 +57,7 @@ enum { LAND = PAGE(2), RECEIVE = PAGE(14) };
  * @outcome: beginning of what is said of it: the answer, enum mic_ack, and its result
  * @times: it is sent so often; 0: once
  * @again: to the same queue pair as the one before
+ * @own: to one whose peer is on this machine
  * @ud: to one for datagrams
  * @access: rights of the queue pair; 0: all
  * @receive: one of 64 bytes is posted
@@ -70,6 +71,7 @@ struct forgery {
 	const char *outcome;
 	int times;
 	bool again;
+	bool own;
 	bool ud;
 	int access;
 	bool receive;
@@ -120,6 +122,9 @@ static const struct forgery forgeries[] = {
 		  NOTHING) },
 	{ FORGERY("a GID of the node it is for", OPEN, 0, "sender=0",
 		  NOTHING) },
+	{ FORGERY("for a peer that is on the node it is for", OPEN, 0,
+		  "sender=0", NOTHING),
+	  .own = true },
 	{ FORGERY("a GID of nobody", OPEN, 0, "sender=77", NOTHING) },
 	{ FORGERY("a number out of sequence", OPEN, 0, "psn=105", NOTHING) },
 	{ FORGERY("another service", OPEN, 0, "service=3", NOTHING) },
@@ -308,7 +313,8 @@ static void connect_queue(struct endpoint *ep, const struct forgery *forgery)
 	options.timeout = 17;
 	endpoint_create(ep, &dev, &options);
 	peer = endpoint_address(ep);
-	peer.gid = peer_gid;
+	if (!forgery || !forgery->own)
+		peer.gid = peer_gid;
 	peer.qp_num = PEER_QPN;
 	peer.psn = PEER_PSN;
 	endpoint_connect(ep, &peer);

@@ -31,6 +31,7 @@ WORDS = {1: ctypes.c_uint8, 2: ctypes.c_uint16, 4: ctypes.c_uint32,
          8: ctypes.c_uint64}
 HEADER = 4096
 NODE = 2048
+GID = 32
 CHANNEL = 128
 LANES = 3
 MAP = 8
@@ -211,12 +212,17 @@ class Impostor:
         self.back = self.channel(self.victim, slot)
         self.next = 0
         self.beat = 0
-        gid = gid_of(node)
         region.mem[self.entry + 12:self.entry + 22] = bytes(4) + self.MAC
-        region.mem[self.entry + 192:self.entry + 214] = gid + self.MAC
-        region.write(self.entry + 132, 4, 1)
-        region.write(self.entry + 128, 4, 2)
+        self.publish(gid_of(node))
         region.write(self.entry, 4, 12345)
+
+    def publish(self, *gids):
+        """As those of this node. Before they can be read."""
+        for number, gid in enumerate(gids):
+            at = self.entry + 192 + GID * number
+            self.region.mem[at:at + 22] = gid + self.MAC
+        self.region.write(self.entry + 132, 4, len(gids))
+        self.region.write(self.entry + 128, 4, 2)
 
     def channel(self, sender, receiver):
         region = self.region
