@@ -18,9 +18,8 @@
 #     default set need
 # It runs in the tree's folder and prints TAP ("ok 1 - name",
 # "not ok 2 - name", "ok 3 - name # SKIP reason", and the plan), or nothing of
-# the kind and
-# is judged by its exit status (0 passed, 77 skipped: its last line says
-# why). In the VM it has $MIC_TREE, $MIC_KERNEL, $MIC_SLOW (4 on the debug
+# the kind and is judged by its exit status (0 passed, 77 skipped: its last line
+# says why). In the VM it has $MIC_TREE, $MIC_KERNEL, $MIC_SLOW (4 on the debug
 # kernel), $TEST_NAME, $MIC_OUT (what it puts in $MIC_OUT/$TEST_NAME.* is kept
 # in build/test-logs), the variables MIC_TEST_* of ./run test, and
 # . "$MIC_TREE/buildlib/guest.sh" for helpers. What it starts is killed
