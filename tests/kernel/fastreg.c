@@ -13,21 +13,10 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
+#include "cases.h"
 #include "side.h"
 
 #define TEST_SEED	0x5a
-
-static char *device = "mic0";
-module_param(device, charp, 0444);
-MODULE_PARM_DESC(device, "the device that writes and reads");
-
-static char *peer = "mic1";
-module_param(peer, charp, 0444);
-MODULE_PARM_DESC(peer, "the device that registers");
-
-static char *test = "";
-module_param(test, charp, 0444);
-MODULE_PARM_DESC(test, "limit, beyond, invalidated or refused");
 
 /**
  * struct bench - what a case works with
@@ -94,7 +83,8 @@ static void bench_close(struct bench *bench)
 	side_close(&bench->far);
 }
 
-static int bench_open(struct bench *bench)
+static int bench_open(struct bench *bench, const char *device,
+		      const char *peer)
 {
 	int err;
 
@@ -262,47 +252,24 @@ static int test_refused(struct bench *bench)
 	return mr == ERR_PTR(-EINVAL) ? 0 : -EIO;
 }
 
-static const struct {
-	const char *name;
-	int (*run)(struct bench *bench);
-} tests[] = {
+static const struct test_case tests[] = {
 	{ "limit", test_limit },
 	{ "beyond", test_beyond },
 	{ "invalidated", test_invalidated },
 	{ "refused", test_refused },
 };
 
-static int run_test(int (*run)(struct bench *bench))
-{
-	struct bench *bench = kzalloc(sizeof(*bench), GFP_KERNEL);
-	int err;
-
-	if (!bench)
-		return -ENOMEM;
-	err = bench_open(bench);
-	if (err)
-		pr_err("no connection from %s to %s: %d\n", device, peer, err);
-	else
-		err = run(bench);
-	bench_close(bench);
-	kfree(bench);
-	/* a completion's status is positive */
-	return err > 0 ? -EIO : err;
-}
-
 static int __init mic_fastreg_test_init(void)
 {
-	unsigned int i;
-	int err;
+	static const struct cases cases = {
+		.of = tests,
+		.count = ARRAY_SIZE(tests),
+		.bench_size = sizeof(struct bench),
+		.open = bench_open,
+		.close = bench_close,
+	};
 
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		if (strcmp(test, tests[i].name))
-			continue;
-		err = run_test(tests[i].run);
-		pr_info("%s of %s: %d\n", test, peer, err);
-		return err;
-	}
-	return -EINVAL;
+	return cases_run(&cases);
 }
 
 static void __exit mic_fastreg_test_exit(void)

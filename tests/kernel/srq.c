@@ -12,6 +12,7 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
+#include "cases.h"
 #include "side.h"
 
 #define TEST_SLOTS	8
@@ -19,18 +20,6 @@
 #define TEST_LIMIT	3
 /* how long a request waits for a receive before one is posted */
 #define TEST_WAIT_MS	30
-
-static char *device = "mic0";
-module_param(device, charp, 0444);
-MODULE_PARM_DESC(device, "the device that sends");
-
-static char *peer = "mic1";
-module_param(peer, charp, 0444);
-MODULE_PARM_DESC(peer, "the device that has the queue");
-
-static char *test = "";
-module_param(test, charp, 0444);
-MODULE_PARM_DESC(test, "shared, limit, empty, full or flushed");
 
 /**
  * struct bench - what a case works with
@@ -234,10 +223,7 @@ static int test_flushed(struct bench *bench)
 	return err ?: send_one(bench, 1, 1);
 }
 
-static const struct {
-	const char *name;
-	int (*run)(struct bench *bench);
-} tests[] = {
+static const struct test_case tests[] = {
 	{ "shared", test_shared },
 	{ "limit", test_limit },
 	{ "empty", test_empty },
@@ -268,7 +254,8 @@ static int create_srq(struct bench *bench)
 	return PTR_ERR_OR_ZERO(bench->srq);
 }
 
-static int bench_open(struct bench *bench)
+static int bench_open(struct bench *bench, const char *device,
+		      const char *peer)
 {
 	int err, i;
 
@@ -303,36 +290,17 @@ static void bench_close(struct bench *bench)
 	kfree(bench->out);
 }
 
-static int run_test(int (*run)(struct bench *bench))
-{
-	struct bench *bench = kzalloc(sizeof(*bench), GFP_KERNEL);
-	int err;
-
-	if (!bench)
-		return -ENOMEM;
-	err = bench_open(bench);
-	if (err)
-		pr_err("no connections from %s to %s: %d\n", device, peer, err);
-	else
-		err = run(bench);
-	bench_close(bench);
-	kfree(bench);
-	return err;
-}
-
 static int __init mic_srq_test_init(void)
 {
-	unsigned int i;
-	int err;
+	static const struct cases cases = {
+		.of = tests,
+		.count = ARRAY_SIZE(tests),
+		.bench_size = sizeof(struct bench),
+		.open = bench_open,
+		.close = bench_close,
+	};
 
-	for (i = 0; i < ARRAY_SIZE(tests); i++) {
-		if (strcmp(test, tests[i].name))
-			continue;
-		err = run_test(tests[i].run);
-		pr_info("%s of %s: %d\n", test, peer, err);
-		return err;
-	}
-	return -EINVAL;
+	return cases_run(&cases);
 }
 
 static void __exit mic_srq_test_exit(void)

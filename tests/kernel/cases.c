@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "cases.h"
+
+static char *device = "mic0";
+module_param(device, charp, 0444);
+MODULE_PARM_DESC(device, "the device that sends, writes and reads");
+
+static char *peer = "mic1";
+module_param(peer, charp, 0444);
+MODULE_PARM_DESC(peer, "the device that has the queue or the region");
+
+static char *test = "";
+module_param(test, charp, 0444);
+MODULE_PARM_DESC(test, "the case");
+
+static int run_case(const struct cases *cases, const struct test_case *one)
+{
+	struct bench *bench = kzalloc(cases->bench_size, GFP_KERNEL);
+	int err;
+
+	if (!bench)
+		return -ENOMEM;
+	err = cases->open(bench, device, peer);
+	if (err)
+		pr_err("no connection from %s to %s: %d\n", device, peer, err);
+	else
+		err = one->run(bench);
+	cases->close(bench);
+	kfree(bench);
+	pr_info("%s of %s: %d\n", one->name, peer, err);
+	return err > 0 ? -EIO : err;
+}
+
+int cases_run(const struct cases *cases)
+{
+	unsigned int i;
+
+	for (i = 0; i < cases->count; i++)
+		if (!strcmp(test, cases->of[i].name))
+			return run_case(cases, &cases->of[i]);
+	return -EINVAL;
+}
