@@ -105,7 +105,7 @@ tcp() {
 	shift
 	[ "$test" = tcp_bw ] || unit=us key=latency
 	for size; do
-		value=$(timeout 60 qperf -u -t 1 -m "$size" "${address[mic]}" \
+		value=$(timeout 60 qperf -uu -t 1 -m "$size" "${address[mic]}" \
 			"$test" | awk -v key="$key" '$1 == key { print $3, $4 }')
 		value=$(tcp_value "$value")
 		result "$test" tcp "$size" "$value" "$unit"
@@ -113,13 +113,13 @@ tcp() {
 	done
 }
 
-# tcp_value "NUMBER UNIT": in bytes/s or seconds, as a result has it.
+# tcp_value "NUMBER UNIT": as a result has it, or null.
 tcp_value() {
 	awk -v text="$1" 'BEGIN {
 		gsub(",", "", text)
 		if (split(text, part, " ") < 2) { print "null"; exit }
 		scale["bytes/sec"] = 1 / 1048576
-		scale["sec"] = 1e6
+		scale["ns"] = 1e-3
 		if (!(part[2] in scale)) { print "null"; exit }
 		print part[1] * scale[part[2]]
 	}'
