@@ -113,7 +113,7 @@ static bool mic_page_is_there(struct mm_struct *mm, u64 va, bool write)
 	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
 	struct page *page;
 
-	mmap_assert_locked(mm);
+	lockdep_assert_held(&mm->mmap_lock);
 	if (mic_pin_user_pages_remote(mm, va, 1, flags, &page, NULL) != 1)
 		return false;
 	unpin_user_page(page);
