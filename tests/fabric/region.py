@@ -159,11 +159,13 @@ def write_record(region, rng):
 
 
 def write_chosen(region, rng, seconds):
+    """In bursts: what is never let come up is not disturbed."""
     region.geometry()
     for _ in until(seconds):
-        for _ in range(20):
+        for _ in range(rng.choice((1, 20, 2000))):
             rng.choice((write_index, write_entry, write_map, write_record,
                         write_record))(region, rng)
+        time.sleep(rng.uniform(0, 3))
 
 
 def scribble(region, seconds, offset):
