@@ -350,8 +350,9 @@ static int lie(const char *address, unsigned int rounds, int go)
 	if (!is_refused(address))
 		return 1;
 	for (i = 0; i < rounds; i++) {
+		/* one that the victim did not wait for */
 		if (!connect_liar(&liar, address))
-			return 1;
+			continue;
 		for (j = 0; j < ACTIONS && lie_once(&liar); j++)
 			;
 		close_liar(&liar);
@@ -414,6 +415,28 @@ static bool healthy(int own, int other)
 	return succeeds(scif_send(own, "abc", 4, 1), 4, "send") &&
 	       succeeds(peer_recv(other, text, 4, 1), 4, "recv") &&
 	       check(!strcmp(text, "abc"), "the bytes");
+}
+
+/*
+ * The liar's next request, if it has not gone before: what comes of that, and whether
+ * the other connection is as it was.
+ */
+static bool survives_lies(int listener, int own, int other, uint8_t *mem,
+			  unsigned int *believed)
+{
+	struct scif_port_id from;
+	int epd;
+	bool ok;
+
+	if (!shows(listener, POLLIN))
+		return false;
+	if (scif_accept(listener, &from, &epd, 0))
+		return check(errno == EAGAIN, "accept: %s", strerror(errno));
+	++*believed;
+	believe(epd, mem);
+	ok = healthy(own, other);
+	scif_close(epd);
+	return ok;
 }
 
 struct acceptance {
@@ -516,9 +539,8 @@ static bool survives_silence(int listener, int own, int other, bool *served)
 
 int main(int argc, char **argv)
 {
-	unsigned int rounds = argc > 5 ? atoi(argv[5]) : 20, i;
-	int listener, own, other, epd, status, go[2];
-	struct scif_port_id from;
+	unsigned int rounds = argc > 5 ? atoi(argv[5]) : 20, i, believed = 0;
+	int listener, own, other, status, go[2];
 	uint8_t *mem;
 	pid_t child;
 	bool ok = true, served = false, busy = false;
@@ -547,17 +569,11 @@ int main(int argc, char **argv)
 		bail("listen: %s", strerror(errno));
 	if (write(go[1], "", 1) != 1)
 		bail("pipe");
-	for (i = 0; i < rounds && ok; i++) {
-		ok = shows(listener, POLLIN) &&
-		     succeeds(scif_accept(listener, &from, &epd, 0), 0,
-			      "accept");
-		if (!ok)
-			break;
-		believe(epd, mem);
-		ok = healthy(own, other);
-		scif_close(epd);
-	}
-	tap_ok(ok, "a lying peer breaks only its own connection, round %u", i);
+	for (i = 0; i < rounds && ok; i++)
+		ok = survives_lies(listener, own, other, mem, &believed);
+	tap_ok(ok && believed > rounds / 2,
+	       "a lying peer breaks only its own connection, round %u, %u believed",
+	       i, believed);
 	ok = ok && survives_unsteadiness(listener, own, &busy);
 	tap_ok(ok, "a directory that is always about to change is none");
 	tap_ok(busy, "while it is looked at, others are served");
