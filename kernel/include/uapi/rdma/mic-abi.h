@@ -80,7 +80,10 @@
  * too many that don't exist; then it is so until it resets its queue pair), ERANGE
  * (not within the key's bounds), EPERM (the key allows it, but a mapping would give more),
  * EOPNOTSUPP (the peer or its memory can't be mapped), ENOSPC (no slot left),
- * ENOENT (no such queue pair), ETIMEDOUT (another machine does not answer), ENOMEM.
+ * ENOENT (no such queue pair), EINVAL (rights that are not remote ones), ETIMEDOUT
+ * (another machine has not answered within MIC_WINDOW_BRIEF's time; ENOTCONN if it
+ * never does), EIO (the device is gone), ENOMEM. EPERM also if the file is another
+ * process's.
  */
 #define MIC_IOC_IMPORT		_IOWR(MIC_IOC_MAGIC, 0x90, \
 				      struct mic_window_import)
