@@ -313,6 +313,38 @@ static bool arm_while_polling(struct setup *setup)
 	return ok;
 }
 
+/* For each completion that is read there is a new one, and no more than fit. */
+static bool post_while_polling(struct setup *setup)
+{
+	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	struct pair pair = { .setup = setup };
+	struct endpoint_options options;
+	struct ibv_cq_ex *cq;
+	uint64_t id;
+	bool ok;
+
+	cq = new_cq_ex(setup, &attr);
+	pair.cq = ibv_cq_ex_to_cq(cq);
+	options = pair_options(pair.cq);
+	endpoint_create(&pair.a, &setup->a_dev, &options);
+	options = pair_options(NULL);
+	endpoint_create(&pair.b, &setup->b_dev, &options);
+	pair_connect(&pair.a, &pair.b);
+	post_writes(&pair, 0, pair.cq->cqe);
+	ok = settle(&pair) && check(!ibv_start_poll(cq, &poll), "start_poll");
+	for (id = 0; ok && id < 1000; id++) {
+		ok = check(cq->wr_id == id && !cq->status, "%lu, not %lu",
+			   (unsigned long)cq->wr_id, (unsigned long)id);
+		post_writes(&pair, id + pair.cq->cqe, 1);
+		ok = ok && settle(&pair) &&
+		     check(!ibv_next_poll(cq), "next_poll");
+	}
+	ibv_end_poll(cq);
+	pair_close(&pair);
+	return ok;
+}
+
 /* --- domains --------------------------------------------------------------- */
 
 static bool thread_domain(struct setup *setup)
@@ -428,6 +460,7 @@ static const struct {
 	{ destroy_with_full_queue,
 	  "a destroyed QP's completions had filled it" },
 	{ reset_with_completions, "a reset QP's completions are gone" },
+	{ post_while_polling, "posted anew for each that is read" },
 	{ arm_while_polling, "armed between start_poll and end_poll" },
 	{ thread_domain, "a thread domain" },
 	{ single_threaded, "a completion queue of one thread" },

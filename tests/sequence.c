@@ -199,6 +199,33 @@ static bool dropped(struct stage *stage)
 	       all_are(stage->setup->b_mem.addr, REGION_BYTES, FILL_BYTE);
 }
 
+/* Nor is it written to, or received by, if the number is an XRC initiator's. */
+static bool to_initiator(struct stage *stage)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM
+	};
+	const struct endpoint_options options = impatient(IBV_QPT_XRC_SEND);
+	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, 8);
+	struct endpoint_address b;
+	struct ibv_send_wr wr;
+	unsigned int i;
+
+	create(stage, &options);
+	connect_ahead(stage, 0);
+	b = endpoint_address(&stage->b);
+	for (i = 0; i < COUNT(opcodes); i++) {
+		endpoint_go(&stage->a, IBV_QPS_RESET);
+		endpoint_connect(&stage->a, &b);
+		wr = request(stage, i, opcodes[i], &sge, 8);
+		post_send(&stage->a, &wr);
+		if (!check(cq_expect(stage->a.send_cq, i, IBV_WC_RETRY_EXC_ERR),
+			   "that was %s", opcode_name(opcodes[i])))
+			return false;
+	}
+	return all_are(stage->setup->b_mem.addr, REGION_BYTES, FILL_BYTE);
+}
+
 static const struct {
 	bool (*run)(struct stage *stage);
 	const char *name;
@@ -207,6 +234,7 @@ static const struct {
 	{ behind_large, "nor behind large ones" },
 	{ begun_again, "begun again with the PSN that is expected" },
 	{ to_multicast, "the number of a group's queue pairs is none of RC" },
+	{ to_initiator, "an XRC initiator takes no requests" },
 	{ dropped, "UC: what is dropped is lost without a word" },
 };
 

@@ -20,7 +20,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
 
-enum { SMALL = 16, LARGE = 256, RESIZES = 100 };
+enum { SMALL = 16, LARGE = 256, RESIZES = 100, SEGMENT_BYTES = 256 << 10 };
 
 /* A shared receive queue on b, and two connections that use it. */
 struct stage {
@@ -344,6 +344,51 @@ static bool xrc_resize(struct xrc *xrc)
 	       xrc_send(xrc, 9, 0) && cq_expect(xrc->cq, 8, IBV_WC_SUCCESS);
 }
 
+/*
+ * The second half of a message can't be read, so that it is broken off when it has a
+ * receive. What its sender begins with then, by the same number, is for another queue.
+ */
+static bool xrc_broken_off(struct xrc *xrc)
+{
+	const struct endpoint_address b = endpoint_address(&xrc->b);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
+	struct ibv_recv_wr recv = { .wr_id = 2, .num_sge = 1 }, *bad;
+	struct ibv_sge from, to;
+	struct region out, in;
+	uintptr_t hole;
+	bool ok;
+
+	if (!region_map(&out, MEMORY_ANON, 2 * SEGMENT_BYTES) ||
+	    !region_map(&in, MEMORY_ANON, 2 * SEGMENT_BYTES))
+		bail("cannot map memory");
+	region_register(&out, xrc->setup->a_dev.pd, IBV_ACCESS_ON_DEMAND);
+	region_register(&in, xrc->setup->b_dev.pd, IBV_ACCESS_LOCAL_WRITE);
+	from = region_sge(&out, 0, 2 * SEGMENT_BYTES);
+	to = region_sge(&in, 0, 2 * SEGMENT_BYTES);
+	/* not at the beginning of a page */
+	hole = ((uintptr_t)out.addr + SEGMENT_BYTES) | (PAGE_BYTES - 1);
+	if (mprotect((void *)(hole + 1), PAGE_BYTES, PROT_NONE))
+		bail("mprotect: %s", strerror(errno));
+	recv.sg_list = &to;
+	wr.sg_list = &from;
+	wr.num_sge = 1;
+	ok = check(!ibv_post_srq_recv(xrc->srq[0], &recv, &bad), "no receive");
+	xrc_aim(xrc, 0, &wr);
+	post_send(&xrc->a, &wr);
+	ok = ok && cq_expect(xrc->a.send_cq, 1, IBV_WC_LOC_PROT_ERR) &&
+	     cq_stays_empty(xrc->cq, 20);
+	endpoint_go(&xrc->a, IBV_QPS_RESET);
+	endpoint_connect(&xrc->a, &b);
+	wr = send_wr(3, IBV_WR_SEND, NULL, 0);
+	xrc_aim(xrc, 1, &wr);
+	post_send(&xrc->a, &wr);
+	ok = ok && cq_expect(xrc->a.send_cq, 3, IBV_WC_REM_INV_REQ_ERR) &&
+	     cq_expect(xrc->cq, 2, IBV_WC_LOC_QP_OP_ERR);
+	region_destroy(&out);
+	region_destroy(&in);
+	return ok;
+}
+
 /* --- memory on demand ------------------------------------------------------- */
 
 enum { DEMAND_ID = 5, GRH_BYTES = 40, WRITE_OFFSET = 2 * PAGE_BYTES };
@@ -494,6 +539,7 @@ static const struct {
 	{ xrc_destroy_srq, "XRC: a destroyed queue's completions are gone" },
 	{ xrc_destroy_target, "XRC: a destroyed target's completions stay" },
 	{ xrc_resize, "XRC: resizing" },
+	{ xrc_broken_off, "XRC: a receive that was taken is told of" },
 	{ xrc_no_queues, "XRC: a target of any size is made without queues" },
 	{ demand_xrc, "memory on demand: XRC" },
 };

@@ -403,6 +403,9 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 
 static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
 {
+	/* an XRC initiator has a requester only, IBA A14.2 */
+	if (qp->type == IB_QPT_XRC_INI)
+		return false;
 	switch (READ_ONCE(qp->state)) {
 	case IB_QPS_RTR:
 	case IB_QPS_RTS:
@@ -434,16 +437,21 @@ static enum mic_ack mic_resp_execute(struct mic_qp *qp, struct mic_op *op)
 	}
 }
 
-/* An XRC target borrows the SRQ the request names. */
+/*
+ * An XRC target borrows the SRQ the request names. While a message has a receive of
+ * another one, that hears of it.
+ */
 static enum mic_ack mic_resp_execute_xrc(struct mic_qp *qp, struct mic_op *op)
 {
+	bool other = qp->resp.active && qp->resp.xrc_srqn != op->xrc_srqn;
 	enum mic_ack ack;
 
-	if (!mic_xrc_enter(qp, op->xrc_srqn)) {
+	if (!mic_xrc_enter(qp, other ? qp->resp.xrc_srqn : op->xrc_srqn)) {
 		qp->resp.active = false;
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
 	}
-	ack = mic_resp_execute(qp, op);
+	ack = other ? mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ) :
+		      mic_resp_execute(qp, op);
 	mic_xrc_leave(qp);
 	return ack;
 }

@@ -618,7 +618,8 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 void mic_path_destroy(struct mic_path *path)
 {
 	kthread_stop(path->task);
-	mic_aperture_del_path(path);
+	/* who takes an aperture away has to find what is mapped of it */
 	mic_share_exit(path);
+	mic_aperture_del_path(path);
 	kvfree(path);
 }

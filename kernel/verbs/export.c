@@ -31,8 +31,11 @@ static void mic_export_unlink(struct mic_export *exp)
 	list_del(&exp->mkey_entry);
 	WRITE_ONCE(qp->ngrants, qp->ngrants - 1);
 	WRITE_ONCE(mkey->ngrants, mkey->ngrants - 1);
+	if (exp->recalled)
+		WRITE_ONCE(qp->nrecalled, qp->nrecalled - 1);
 	smp_mb();	/* before the look at who waits, which has no barrier */
 	wake_up_var(&qp->ngrants);
+	wake_up_var(&qp->nrecalled);
 	wake_up_var(&mkey->ngrants);
 }
 
@@ -223,8 +226,9 @@ enum mic_ack mic_export(struct mic_qp *qp, struct mic_op *op)
 }
 
 /**
- * mic_exports_wait - until no other node has mapped anything
- * @count: &mic_qp.ngrants or &mic_mkey.ngrants; all were revoked, and none is added
+ * mic_exports_wait - until no other node has mapped anything, or what was recalled
+ * @count: &mic_qp.ngrants or &mic_mkey.ngrants, all were revoked, and none is added;
+ *	or &mic_qp.nrecalled
  *
  * Context: process context, without locks that a path's thread takes.
  */

@@ -26,7 +26,8 @@ static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
 		mic_port_event(dev, mic_netdev_state(dev->ndev));
 		break;
 	case NETDEV_CHANGEMTU:
-		mic_port_event(dev, IB_EVENT_PORT_ACTIVE);
+		if (mic_netdev_state(dev->ndev) == IB_EVENT_PORT_ACTIVE)
+			mic_port_event(dev, IB_EVENT_PORT_ACTIVE);
 		break;
 	}
 }

@@ -13,11 +13,8 @@
  * page faults, locks of pages and userfaultfd stop waiting then.
  */
 #include <linux/cred.h>
-#include <linux/file.h>
-#include <linux/fs.h>
 #include <linux/hugetlb.h>
 #include <linux/jiffies.h>
-#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -410,18 +407,13 @@ static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
 	return err;
 }
 
-/* Are its pages made by the kernel alone, or read from swap? */
+/*
+ * Are its pages made by the kernel alone, or read from swap? Not so those of tmpfs:
+ * who punches holes there has all others wait.
+ */
 static bool mic_vma_is_prompt(struct vm_area_struct *vma)
 {
-	const struct inode *inode;
-
-	if (vma_is_anonymous(vma) || is_vm_hugetlb_page(vma))
-		return true;
-	if (!vma->vm_file)
-		return false;
-	inode = file_inode(vma->vm_file);
-	/* devices' files are in such a file system, too */
-	return S_ISREG(inode->i_mode) && inode->i_sb->s_magic == TMPFS_MAGIC;
+	return vma_is_anonymous(vma) || is_vm_hugetlb_page(vma);
 }
 
 /*

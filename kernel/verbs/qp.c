@@ -346,7 +346,9 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	RCU_INIT_POINTER(container_of(ibqp, struct mic_ibqp, ibqp)->qp, NULL);
 	if (!qp->user) {
 		mic_cq_forget(qp->send_cq, ibqp);
-		mic_cq_forget(qp->recv_cq, ibqp);
+		/* an XRC initiator may have none */
+		if (qp->recv_cq)
+			mic_cq_forget(qp->recv_cq, ibqp);
 	}
 	if (qp->req.node)
 		mic_node_put(qp->req.node);

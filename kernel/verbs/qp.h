@@ -219,6 +219,7 @@ struct mic_resp {
  * @nexports: number of @exports, likewise
  * @grants: what other nodes' processes may map by means of this QP, likewise
  * @ngrants: number of @grants, likewise
+ * @nrecalled: those of them that are to be given back, likewise
  * @mapped: there may have been a window; set under mic_import_lock
  * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
@@ -254,6 +255,7 @@ struct mic_qp {
 	u32 nexports;
 	struct list_head grants;
 	u32 ngrants;
+	u32 nrecalled;
 	bool mapped;
 	u8 guesses;
 	struct mutex modify_lock;

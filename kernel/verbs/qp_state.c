@@ -137,6 +137,9 @@ static void mic_qp_set_state(struct mic_qp *qp, const struct ib_qp_attr *attr,
 		mic_qp_enter_error(qp);
 		break;
 	case IB_QPS_SQD:
+		/* other attributes change, and it is told as it was asked for */
+		if (qp->state == IB_QPS_SQD)
+			break;
 		qp->attr.sq_draining = 1;
 		qp->attr.en_sqd_async_notify =
 			mask & IB_QP_EN_SQD_ASYNC_NOTIFY &&
@@ -209,10 +212,9 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 			  ERR_PTR(err));
 	/* a handler of the kernel may want a lock that the caller holds */
 	mic_qp_unlock(qp, qp->user);
-	/* in these states none is added */
-	if (!err && READ_ONCE(qp->mapped) && mask & IB_QP_STATE &&
-	    (attr->qp_state == IB_QPS_RESET || attr->qp_state == IB_QPS_ERR))
-		mic_exports_wait(&qp->ngrants);
+	/* what another node has by the new attributes may stay */
+	if (!err && READ_ONCE(qp->mapped))
+		mic_exports_wait(&qp->nrecalled);
 	mutex_unlock(&qp->modify_lock);
 	return err;
 }

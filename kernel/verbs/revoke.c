@@ -186,8 +186,11 @@ void mic_imports_revoke_qp(struct mic_qp *qp)
 		mic_import_end(imp);
 	list_for_each_entry(imp, &qp->exports, peer_entry)
 		mic_import_end(imp);
-	list_for_each_entry(exp, &qp->grants, qp_entry)
+	list_for_each_entry(exp, &qp->grants, qp_entry) {
+		WRITE_ONCE(qp->nrecalled, qp->nrecalled + !exp->recalled);
+		exp->recalled = true;
 		exp->grant.revoke(&exp->grant);
+	}
 	mutex_unlock(&mic_import_lock);
 	while (mic_imports_bury_qp(qp))
 		;

@@ -123,8 +123,9 @@ struct mic_import {
  * @mkey: the key
  * @qp_entry: in &mic_qp.grants
  * @mkey_entry: in &mic_mkey.grants
+ * @recalled: counted in &mic_qp.nrecalled
  *
- * The lists are under mic_import_lock.
+ * All but @grant is under mic_import_lock.
  */
 struct mic_export {
 	struct mic_grant grant;
@@ -132,6 +133,7 @@ struct mic_export {
 	struct mic_mkey *mkey;
 	struct list_head qp_entry;
 	struct list_head mkey_entry;
+	bool recalled;
 };
 
 /*

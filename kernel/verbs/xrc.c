@@ -90,9 +90,6 @@ bool mic_xrc_enter(struct mic_qp *qp, u32 srqn)
 		return false;
 	qp->srq = srq;
 	qp->recv_cq = to_mic_cq(srq->ibsrq.ext.cq);
-	/* a receive of another SRQ is not ours to use */
-	if (qp->resp.xrc_srqn != srqn)
-		qp->resp.active = false;
 	qp->resp.xrc_srqn = srqn;
 	return true;
 }

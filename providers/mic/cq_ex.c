@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The extended interface of completion queues: one element at a time, read in
- * place. The lock is held from a successful ibv_start_poll() to ibv_end_poll().
+ * The extended interface of completion queues: one element at a time, of which
+ * there is a copy. The lock is held from a successful ibv_start_poll() to ibv_end_poll().
  */
 #include <time.h>
 
@@ -16,38 +16,41 @@ static struct mic_cq *ex_cq(struct ibv_cq_ex *cq)
 
 static const struct mic_cqe *current_cqe(struct ibv_cq_ex *cq)
 {
-	return ex_cq(cq)->current;
+	return &ex_cq(cq)->current;
 }
 
+/*
+ * Its place is free at once: a program may post anew for each element it reads,
+ * and what it posts may be complete before it reads on.
+ */
 static int advance(struct mic_cq *cq)
 {
-	struct mic_cqe *cqe = mic_cq_next(cq);
+	uint32_t before = cq->ring.consumer;
+	const struct mic_cqe *cqe = mic_cq_next(cq);
 
+	if (cqe)
+		cq->current = *cqe;
+	if (cq->ring.consumer != before)
+		mic_cq_publish(&cq->ring);
+	mic_own_publish(&cq->own);
 	if (!cqe)
 		return ENOENT;
-	cq->current = cqe;
-	cq->vcq.cq_ex.wr_id = cqe->wr_id;
-	cq->vcq.cq_ex.status = cqe->status;
+	cq->vcq.cq_ex.wr_id = cq->current.wr_id;
+	cq->vcq.cq_ex.status = cq->current.status;
 	return 0;
 }
 
 static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 {
 	struct mic_cq *cq = ex_cq(ibcq);
-	uint32_t before;
 	int ret;
 
 	if (attr->comp_mask)
 		return EINVAL;
 	mic_lock(&cq->lock);
-	before = cq->ring.consumer;
 	ret = advance(cq);
-	if (!ret)
-		return 0;
-	if (cq->ring.consumer != before)
-		mic_cq_publish(&cq->ring);
-	mic_own_publish(&cq->own);
-	mic_unlock(&cq->lock);
+	if (ret)
+		mic_unlock(&cq->lock);
 	return ret;
 }
 
@@ -58,11 +61,7 @@ static int next_poll(struct ibv_cq_ex *cq)
 
 static void end_poll(struct ibv_cq_ex *ibcq)
 {
-	struct mic_cq *cq = ex_cq(ibcq);
-
-	mic_cq_publish(&cq->ring);
-	mic_own_publish(&cq->own);
-	mic_unlock(&cq->lock);
+	mic_unlock(&ex_cq(ibcq)->lock);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)

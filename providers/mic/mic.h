@@ -48,7 +48,7 @@ struct mic_cq {
 	bool ignore_overrun;
 	struct mic_pd *parent;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
-	struct mic_cqe *current;
+	struct mic_cqe current;
 };
 
 struct mic_srq {

@@ -70,7 +70,8 @@ static inline __attribute__((always_inline)) uint32_t count_seen(
 
 	do {
 		consumer = mic_load_acquire(&cq->ring.ctl->consumer);
-		if ((int32_t)(consumer - own->seen) > 0)
+		/* behind it, however far, if it is not one of those that wait */
+		if (own->seen - consumer > cq->ring.entries)
 			own->seen = consumer;
 		while (mic_cq_peek(&cq->ring, own->seen))
 			own->seen++;

@@ -44,6 +44,7 @@ enum order {
 	FILL,	  /* with the byte @arg */
 	CHECK,	  /* is each byte @arg? */
 	FAIL,	  /* queue pair in error */
+	LIMIT,	  /* the queue pair's peer may only read */
 	RENEW,	  /* free the memory and allocate it */
 	ORDINARY, /* register ordinary memory */
 	DIE,
@@ -166,6 +167,13 @@ static bool renew(struct side *side)
 	return filled_with(side, 0);
 }
 
+static bool limit(struct side *side)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = IBV_ACCESS_REMOTE_READ };
+
+	return !ibv_modify_qp(side->ep.qp, &attr, IBV_QP_ACCESS_FLAGS);
+}
+
 static bool obey(struct side *side, struct message *msg)
 {
 	switch (msg->order) {
@@ -184,6 +192,8 @@ static bool obey(struct side *side, struct message *msg)
 		return filled_with(side, msg->arg);
 	case FAIL:
 		return !endpoint_set_state(&side->ep, IBV_QPS_ERR);
+	case LIMIT:
+		return limit(side);
 	case RENEW:
 		return renew(side);
 	case ORDINARY:
@@ -390,22 +400,35 @@ static void test_mapping(struct side *side)
 	       "the key is not known any more");
 }
 
-static void test_queue_error(struct side *side)
+/* Its queue pair is told @taken; what is stored once that has returned is not there. */
+static bool nothing_gets_there(struct side *side, enum order taken)
 {
 	uint32_t rkey = grant(side, ACCESS_ALL);
 	struct micdv_window *window;
+	bool ok;
 
 	meet(side);
 	window = map(side, rkey, PROT_READ | PROT_WRITE);
-	order(side, FILL, 0x11);
-	order(side, FAIL, 0);
-	if (!tap_ok(window, "mapped"))
-		return;
+	if (!check(window, "not mapped: %s", strerror(errno)))
+		return false;
+	ok = order(side, FILL, 0x11) && order(side, taken, 0);
 	memset(window->addr, 0x66, BYTES);
-	tap_ok(check(!micdv_window_valid(window), "it is valid") &&
-		       order(side, CHECK, 0x11),
-	       "its queue pair failed: nothing gets there");
+	ok = check(!micdv_window_valid(window), "it is valid") &&
+	     order(side, CHECK, 0x11) && ok;
 	micdv_unmap_window(window);
+	return ok;
+}
+
+static void test_queue_pair(struct side *side)
+{
+	bool ok = true;
+	int i;
+
+	tap_ok(nothing_gets_there(side, FAIL),
+	       "its queue pair failed: nothing gets there");
+	for (i = 0; i < TIMES && ok; i++)
+		ok = nothing_gets_there(side, LIMIT);
+	tap_ok(ok, "its queue pair's peer may only read: nothing gets there");
 }
 
 static bool refused(struct side *side, uint32_t rkey, uint64_t addr, int prot,
@@ -555,7 +578,7 @@ static void run_tests(struct side *side)
 {
 	test_requests(side, &side->ordinary);
 	test_mapping(side);
-	test_queue_error(side);
+	test_queue_pair(side);
 	test_refusals(side);
 	test_many(side);
 	test_busy(side);
