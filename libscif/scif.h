@@ -552,8 +552,9 @@ int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff,
  * @self: set to the number of the node this process is on
  *
  * The nodes are those that scif(7) describes, as they were when the process
- * first asked; of a fabric, those that are there now. Where they are configured, a node whose machine is down is among
- * them, which only scif_connect() finds out, by ENODEV.
+ * first asked; of a fabric, those that are there now. Where they are configured,
+ * a node whose machine is down is among them, which only scif_connect() finds out,
+ * by ENODEV.
  *
  * Return: how many nodes there are, also if that is more than @len.
  * Errors: EFAULT (@self is NULL, or @nodes is and @len is not 0), EINVAL (@len
