@@ -419,7 +419,7 @@ static bool mic_vma_is_prompt(struct vm_area_struct *vma)
 /*
  * Pin the next pages. FOLL_NOWAIT starts what has to be read, and does not wait
  * for it; but a file system may, so of its pages only those are taken that are
- * there, and of pages that a userfaultfd provides, too (mic_fault_in() says why).
+ * there, and of pages that a userfaultfd provides, too (mic_fault_in_page() says why).
  *
  * Return: 0, -EFAULT, or -EAGAIN; *@missing tells then of how many pages some
  * are not there.
