@@ -503,6 +503,39 @@ static bool ex_destroy_with_completions(struct setup *setup)
 	return ok;
 }
 
+/* Asked for without the other clock. What has no data the kernel executes. */
+static bool ex_wall_clock(struct setup *setup)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 64,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(setup->a_dev.ctx, &attr);
+	struct ibv_send_wr wr = send_wr(2, IBV_WR_RDMA_WRITE, NULL, 0);
+	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
+	uint64_t real = clock_ns(CLOCK_REALTIME), wall, id;
+	struct pair pair;
+	bool ok;
+
+	if (!cq)
+		bail("no extended completion queue: %s", strerror(errno));
+	pair_open_on(&pair, setup, ibv_cq_ex_to_cq(cq));
+	post_writes(&pair, 1, 1);
+	post_send(&pair.a, &wr);
+	ok = settle(&pair) && check(!ibv_start_poll(cq, &poll), "empty");
+	for (id = 1; ok && id <= 2; id++) {
+		wall = ibv_wc_read_completion_wallclock_ns(cq);
+		ok = check(cq->wr_id == id && wall + NSEC >= real &&
+				   wall <= clock_ns(CLOCK_REALTIME) + NSEC,
+			   "request %" PRIu64 ": %" PRIu64 " after %" PRIu64,
+			   id, wall, real) &&
+		     check(ibv_next_poll(cq) == (id == 2 ? ENOENT : 0), "next");
+	}
+	ibv_end_poll(cq);
+	pair_close(&pair);
+	return ok;
+}
+
 static const struct {
 	bool (*run)(struct setup *setup);
 	const char *name;
@@ -517,6 +550,7 @@ static const struct {
 	{ ex_send_inv, "extended posting: a SEND that invalidates" },
 	{ ex_unknown_operation, "extended posting: operations not offered" },
 	{ ex_poll, "extended polling: fields and clocks" },
+	{ ex_wall_clock, "extended polling: the wall clock alone" },
 	{ ex_device_clock, "extended polling: the device's clock" },
 	{ ex_destroy_with_completions, "extended polling: a destroyed QP" },
 };
