@@ -196,24 +196,6 @@ static u32 mic_remote_room_for(const struct mic_op *op)
 	return (n + 1) * MIC_CHUNK_SIZE(len);
 }
 
-/*
- * Room in the lane for an operation. Who comes while others wait waits behind them:
- * small ones would fill the lane for ever, and large ones never find room. A
- * multicast does not wait.
- */
-static int mic_remote_find_room(struct mic_path *path, const struct mic_op *op)
-{
-	bool others;
-
-	spin_lock(&path->lock);
-	others = !list_empty(&path->waiters);
-	spin_unlock(&path->lock);
-	if (others && !mic_op_is_mcast(op))
-		return 0;
-	return mic_path_room(path, &path->tx[MIC_LANE_REQUEST],
-			     mic_remote_room_for(op));
-}
-
 static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 {
 	int room;
@@ -225,7 +207,8 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 	if (!path->up || READ_ONCE(path->broken) ||
 	    WARN_ON_ONCE(op->seg_len > MIC_SEGMENT_MAX))
 		return MIC_ACK_NONE;
-	room = mic_remote_find_room(path, op);
+	room = mic_path_room(path, &path->tx[MIC_LANE_REQUEST],
+			     mic_remote_room_for(op));
 	if (room < 0)
 		return MIC_ACK_NONE;
 	if (!room)

@@ -16,15 +16,16 @@ listening_tcp() {
 	"${server_side[@]}" ss -Hltn "sport = :$1" | grep -q .
 }
 
-# The state comes before the service is there, and perftest's client crashes if it
-# is refused. So the server has to sleep, too, all of its threads.
+# listening_cm [FUNCTION]: the state comes before the service is there, and perftest's
+# client crashes if it is refused. So the server has to sleep, too, all of its threads;
+# one of them in this function of the kernel.
 listening_cm() {
 	"${server_side[@]}" bash -c '
 		listener=$(rdma resource show cm_id | grep -m1 "state LISTEN") &&
 			[[ $listener =~ \ pid\ ([0-9]+)\  ]] &&
-			! grep -Ev "^[0-9]+ \(.*\) S " \
-				/proc/"${BASH_REMATCH[1]}"/task/*/stat' \
-		>/dev/null
+			cd /proc/"${BASH_REMATCH[1]}"/task &&
+			! grep -Ev "^[0-9]+ \(.*\) S " */stat &&
+			grep -x "$1" */wchan' - "${1:-.*}" >/dev/null
 }
 
 # Seconds until a program hangs.
@@ -68,7 +69,7 @@ perftest() {
 
 	shift 2
 	case " $* " in
-	*' -R '*) ready=listening_cm ;;
+	*' -R '*) ready="listening_cm ucma_get_event" ;;
 	esac
 	run_pair "$ready" \
 		"$program" -d "$PEER" -x "$peer_gid" -F "$@" -- \
