@@ -285,9 +285,8 @@ static void *do_nothing(void *arg)
 static bool arm_while_polling(struct setup *setup)
 {
 	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
-	struct pair pair = { .setup = setup };
+	struct pair pair;
 	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
-	struct endpoint_options options;
 	struct ibv_cq_ex *cq;
 	pthread_t thread;
 	bool ok;
@@ -295,12 +294,7 @@ static bool arm_while_polling(struct setup *setup)
 	if (pthread_create(&thread, NULL, do_nothing, NULL))
 		bail("no thread");
 	cq = new_cq_ex(setup, &attr);
-	pair.cq = ibv_cq_ex_to_cq(cq);
-	options = pair_options(pair.cq);
-	endpoint_create(&pair.a, &setup->a_dev, &options);
-	options = pair_options(NULL);
-	endpoint_create(&pair.b, &setup->b_dev, &options);
-	pair_connect(&pair.a, &pair.b);
+	pair_open_on(&pair, setup, ibv_cq_ex_to_cq(cq));
 	post_writes(&pair, 1, 2);
 	ok = settle(&pair) && check(!ibv_start_poll(cq, &poll), "start_poll") &&
 	     check(cq->wr_id == 1, "the first one") &&
@@ -318,19 +312,13 @@ static bool post_while_polling(struct setup *setup)
 {
 	struct ibv_cq_init_attr_ex attr = { .comp_mask = 0 };
 	struct ibv_poll_cq_attr poll = { .comp_mask = 0 };
-	struct pair pair = { .setup = setup };
-	struct endpoint_options options;
+	struct pair pair;
 	struct ibv_cq_ex *cq;
 	uint64_t id;
 	bool ok;
 
 	cq = new_cq_ex(setup, &attr);
-	pair.cq = ibv_cq_ex_to_cq(cq);
-	options = pair_options(pair.cq);
-	endpoint_create(&pair.a, &setup->a_dev, &options);
-	options = pair_options(NULL);
-	endpoint_create(&pair.b, &setup->b_dev, &options);
-	pair_connect(&pair.a, &pair.b);
+	pair_open_on(&pair, setup, ibv_cq_ex_to_cq(cq));
 	post_writes(&pair, 0, pair.cq->cqe);
 	ok = settle(&pair) && check(!ibv_start_poll(cq, &poll), "start_poll");
 	for (id = 0; ok && id < 1000; id++) {

@@ -145,6 +145,26 @@ static bool begun_again(struct stage *stage)
 	       all_are(stage->setup->b_mem.addr, REGION_BYTES, 0x11);
 }
 
+/* One request each to whom @b says, on a new connection. */
+static bool none_answered(struct stage *stage, const struct endpoint_address *b,
+			  const enum ibv_wr_opcode *opcodes, unsigned int count)
+{
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		endpoint_go(&stage->a, IBV_QPS_RESET);
+		endpoint_connect(&stage->a, b);
+		wr = request(stage, i, opcodes[i], &sge, 8);
+		post_send(&stage->a, &wr);
+		if (!check(cq_expect(stage->a.send_cq, i, IBV_WC_RETRY_EXC_ERR),
+			   "that was %s", opcode_name(opcodes[i])))
+			return false;
+	}
+	return true;
+}
+
 static bool to_multicast(struct stage *stage)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -155,23 +175,12 @@ static bool to_multicast(struct stage *stage)
 	};
 	struct endpoint_options options = impatient(IBV_QPT_RC);
 	struct endpoint_address b;
-	struct ibv_send_wr wr;
-	struct ibv_sge sge;
-	unsigned int i;
 
 	create(stage, &options);
 	b = endpoint_address(&stage->b);
 	b.qp_num = MULTICAST_QPN;
-	for (i = 0; i < COUNT(opcodes); i++) {
-		endpoint_go(&stage->a, IBV_QPS_RESET);
-		endpoint_connect(&stage->a, &b);
-		wr = request(stage, i, opcodes[i], &sge, 8);
-		post_send(&stage->a, &wr);
-		if (!check(cq_expect(stage->a.send_cq, i, IBV_WC_RETRY_EXC_ERR),
-			   "that was %s", opcode_name(opcodes[i])))
-			return false;
-	}
-	return all_are(stage->setup->a_mem.addr, 8, 0x11);
+	return none_answered(stage, &b, opcodes, COUNT(opcodes)) &&
+	       all_are(stage->setup->a_mem.addr, 8, 0x11);
 }
 
 /* Without a word to the sender; the test looks at the other side's counter. */
@@ -206,24 +215,13 @@ static bool to_initiator(struct stage *stage)
 		IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM
 	};
 	const struct endpoint_options options = impatient(IBV_QPT_XRC_SEND);
-	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, 8);
 	struct endpoint_address b;
-	struct ibv_send_wr wr;
-	unsigned int i;
 
 	create(stage, &options);
 	connect_ahead(stage, 0);
 	b = endpoint_address(&stage->b);
-	for (i = 0; i < COUNT(opcodes); i++) {
-		endpoint_go(&stage->a, IBV_QPS_RESET);
-		endpoint_connect(&stage->a, &b);
-		wr = request(stage, i, opcodes[i], &sge, 8);
-		post_send(&stage->a, &wr);
-		if (!check(cq_expect(stage->a.send_cq, i, IBV_WC_RETRY_EXC_ERR),
-			   "that was %s", opcode_name(opcodes[i])))
-			return false;
-	}
-	return all_are(stage->setup->b_mem.addr, REGION_BYTES, FILL_BYTE);
+	return none_answered(stage, &b, opcodes, COUNT(opcodes)) &&
+	       all_are(stage->setup->b_mem.addr, REGION_BYTES, FILL_BYTE);
 }
 
 static const struct {

@@ -123,7 +123,8 @@ static bool mic_page_is_there(struct mm_struct *mm, u64 va, bool write)
  * comes from swap takes two to be no longer shared. A page that a userfaultfd
  * withholds is asked for anew.
  *
- * Return: 1 if the page is there; 0 if it is not, for all that the fault said.
+ * Return: 1 if the page is there; 0 if it is not, for all that the fault said;
+ * -EAGAIN or -EFAULT.
  */
 static int mic_fault_in_page(struct mm_struct *mm, u64 va, bool write)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The extended interface of completion queues: one element at a time, of which
- * there is a copy. The lock is held from a successful ibv_start_poll() to ibv_end_poll().
+ * there is a copy. The lock is held from a successful ibv_start_poll() to
+ * ibv_end_poll().
  */
 #include <time.h>
 
