@@ -248,8 +248,8 @@ nodes_main() {
 		measure_raw
 	done
 	# what all else is compared with, and judged by
-	[ -n "$best_raw" ] || return
-	echo "raw ping-pong through the region: $best_raw us one way"
+	[ ${#raws[@]} -gt 0 ] || return
+	echo "raw ping-pong through the region: $(usual_raw) us one way"
 	"$2" || return
 	[ ! -e "$failures" ]
 }
