@@ -66,12 +66,14 @@ class Peer(Impostor):
         device = os.path.dirname(find_region())
         with open(f"{device}/resource", encoding="ascii") as file:
             start = int(file.readline().split()[0], 16)
-        file = os.open("/dev/mem", os.O_RDWR | os.O_SYNC)
+        file = os.open(f"{device}/resource0", os.O_RDWR | os.O_SYNC)
         try:
-            page = mmap.mmap(file, 4096, offset=start & ~4095)
+            # of the page that they are in, whatever the file's size
+            self.page = mmap.mmap(file, 256)
         finally:
             os.close(file)
-        return ctypes.c_uint32.from_buffer(page, (start & 4095) + 12)
+        page = ctypes.addressof(ctypes.c_char.from_buffer(self.page))
+        return ctypes.c_uint32.from_address(page + (start & 4095) + 12)
 
     def ring(self):
         self.bell.value = self.doorbell << 16 | self.vector
