@@ -243,7 +243,7 @@ static void calls(struct random_state *random, unsigned int steps)
 	    pthread_create(&thread, NULL, touch_all_the_time, &seed))
 		exit(1);
 	while (steps--) {
-		switch (random_below(random, 10)) {
+		switch (random_below(random, 11)) {
 		case 0:
 			fuzz_import(random);
 			break;
@@ -259,6 +259,9 @@ static void calls(struct random_state *random, unsigned int steps)
 			break;
 		case 3:
 			fuzz_watch(random);
+			break;
+		case 4:
+			ioctl(doorbell_fd, MIC_IOC_POLL, fuzz_number(random));
 			break;
 		default:
 			fuzz_access(random);

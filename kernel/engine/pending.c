@@ -5,11 +5,12 @@
  *
  * While an answer is pending the queue waits, and holds what the answer needs:
  * a reference to itself, and its node. Whoever brings the answer leaves it in
- * &mic_req.ack and has the worker look at it.
+ * &mic_req.ack and has somebody look at it, the worker or a program that polls.
  */
 #include <linux/wait_bit.h>
 
 #include "../verbs/dev.h"
+#include "busy.h"
 #include "engine.h"
 
 /* The answer is there. In atomic context; the backend has let go of the op. */
@@ -20,7 +21,7 @@ static void mic_req_done(struct mic_op *op, enum mic_ack ack)
 
 	req->ack = ack;
 	mic_answer(&req->answered);
-	mic_qp_kick_deferred(qp);
+	mic_qp_answered(qp);
 	mic_qp_put(qp);
 }
 
@@ -45,6 +46,7 @@ enum mic_ack mic_req_submit_to(struct mic_qp *qp, struct mic_node *node)
 	req->op.done = mic_req_done;
 	ack = mic_node_submit(node, &req->op);
 	if (ack == MIC_ACK_PENDING || ack == MIC_ACK_AGAIN) {
+		mic_cq_set_remote(qp->send_cq);
 		req->pending = true;
 		return MIC_ACK_PENDING;
 	}

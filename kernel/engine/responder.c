@@ -98,6 +98,8 @@ static void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
 		mic_grh_cqe(&cqe, op);
 	if (opcode == MIC_WC_RECV)
 		mic_count_add(qp->dev, MIC_CNT_RECV_BYTES, op->length);
+	if (mic_node_is_remote(op->src))
+		mic_cq_set_remote(qp->recv_cq);
 	mic_recv_complete(qp, &cqe, op->flags & MIC_OP_SOLICITED);
 }
 

@@ -17,6 +17,7 @@
 
 #include "../verbs/counters.h"
 #include "../verbs/dev.h"
+#include "busy.h"
 #include "engine.h"
 #include "trace.h"
 
@@ -38,7 +39,7 @@ static void mic_flight_done(struct mic_op *op, enum mic_ack ack)
 
 	flight->ack = ack;
 	mic_answer(&flight->answered);
-	mic_qp_kick_deferred(qp);
+	mic_qp_answered(qp);
 	mic_qp_put(qp);
 }
 
@@ -182,6 +183,7 @@ bool mic_window_submit(struct mic_qp *qp, struct mic_node *node)
 		req->held = req->nflight;
 		return req->nflight;
 	}
+	mic_cq_set_remote(qp->send_cq);
 	refcount_inc(&qp->ref);
 	ack = mic_node_submit(node, &flight->op);
 	req->held = ack != MIC_ACK_PENDING;

@@ -18,6 +18,8 @@
 
 #include <mic/fabric.h>
 
+#include "poll.h"
+
 /*
  * One GID of a node on one netdev. The same GID may exist in several netns. A
  * remote one is on the netdev that leads there.
@@ -88,6 +90,8 @@ struct mic_node *mic_node_create(const struct mic_node_ops *ops, void *priv)
 	node->ops = ops;
 	node->priv = priv;
 	node->id = atomic_inc_return(&mic_next_id);
+	if (ops->poll)
+		mic_polled_add(node);
 	return node;
 }
 EXPORT_SYMBOL_GPL(mic_node_create);
@@ -106,13 +110,15 @@ EXPORT_SYMBOL_GPL(mic_node_put);
  * mic_node_leave - take a node off the fabric
  * @node: node whose GIDs were removed
  *
- * On return no operation or test runs at the node and none will start. Consumes the
- * reference of mic_node_create().
+ * On return no operation or test runs at the node, nobody polls it, and none will
+ * start. Consumes the reference of mic_node_create().
  *
  * Context: process context, sleeps.
  */
 void mic_node_leave(struct mic_node *node)
 {
+	if (node->ops->poll)
+		mic_polled_del(node);
 	percpu_ref_kill(&node->live);
 	wait_for_completion(&node->drained);
 	mic_node_put(node);

@@ -25,6 +25,7 @@ static const char mic_stat_names[MIC_PATH_STATS][ETH_GSTRING_LEN] = {
 	[MIC_STAT_NO_ROOM] = "lane_full",
 	[MIC_STAT_SLEEP] = "sleeps",
 	[MIC_STAT_RING] = "doorbells",
+	[MIC_STAT_POLLED] = "records_polled",
 };
 
 /* The registers and the header are what they were. */

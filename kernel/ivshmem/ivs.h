@@ -155,6 +155,7 @@ enum mic_path_stat {
 	MIC_STAT_NO_ROOM,		/* times that a lane was full */
 	MIC_STAT_SLEEP,			/* times that the thread went to sleep */
 	MIC_STAT_RING,			/* interrupts raised */
+	MIC_STAT_POLLED,		/* records that programs took which poll */
 	MIC_PATH_STATS
 };
 
@@ -228,7 +229,12 @@ struct mic_range {
  * @ivs: region
  * @slot: the other node's entry of the node table
  * @entry: that entry
- * @task: the thread that receives, and has all that follows without a lock
+ * @task: the thread
+ * @rx_mutex: held by who receives, the thread or a program that polls; what follows
+ *	is under it, but what has a lock of its own. Only the thread changes @up
+ * @polls: how often programs have polled, under @rx_mutex
+ * @polls_seen: that, when the thread looked last
+ * @leave_us: for how long the thread leaves the path to them
  * @idle: polling: since when nothing happens, or 0
  * @look: polling: processor time of a look that finds nothing, ns
  * @cpu_time: polling: processor time up to the last pause, ns
@@ -309,6 +315,10 @@ struct mic_path {
 	u32 slot;
 	const struct mic_region_node *entry;
 	struct task_struct *task;
+	struct mutex rx_mutex;
+	u32 polls;
+	u32 polls_seen;
+	u32 leave_us;
 	ktime_t idle;
 	u64 look;
 	u64 cpu_time;
@@ -449,7 +459,7 @@ bool mic_region_gids_stand(struct mic_ivs *ivs);
 int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
 			 struct mic_gid_info *info);
 
-/* path.c: one path, its session and its thread */
+/* path.c: one path and its session */
 struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot);
 void mic_path_destroy(struct mic_path *path);
 void mic_path_park(struct mic_path *path);
@@ -459,7 +469,13 @@ void mic_path_wake(struct mic_path *path);
 void mic_path_ring(struct mic_path *path);
 void mic_path_ring_always(struct mic_path *path);
 void mic_path_break(struct mic_path *path);
+void mic_path_control(struct mic_path *path);
+void mic_path_go_down(struct mic_path *path);
 int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes);
+
+/* receive.c: what the other node has sent */
+int mic_path_thread(void *arg);
+int mic_path_poll(struct mic_node *node);
 
 /* remote.c: operations at the other node */
 extern const struct mic_node_ops mic_remote_ops;

@@ -82,7 +82,7 @@ void mic_lane_commit(struct mic_lane_tx *lane, u32 bytes)
  */
 void mic_lane_rx_reset(struct mic_lane_rx *lane)
 {
-	lane->tail = 0;
+	WRITE_ONCE(lane->tail, 0);
 	WRITE_ONCE(*lane->cons, 0);
 }
 
@@ -94,7 +94,7 @@ void mic_lane_rx_reset(struct mic_lane_rx *lane)
  */
 bool mic_lane_pending(const struct mic_lane_rx *lane)
 {
-	return READ_ONCE(*lane->prod) != lane->tail;
+	return READ_ONCE(*lane->prod) != READ_ONCE(lane->tail);
 }
 
 /* A record's first bytes, copied once, can they be? */
@@ -151,7 +151,7 @@ int mic_lane_peek(struct mic_lane_rx *lane, struct mic_rec *rec,
  */
 void mic_lane_advance(struct mic_lane_rx *lane, u32 bytes)
 {
-	lane->tail += bytes;
+	WRITE_ONCE(lane->tail, lane->tail + bytes);
 	/* what was read of the record before the room it gives */
 	smp_store_release(lane->cons, lane->tail);
 }

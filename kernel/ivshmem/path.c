@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A path to another node: how the two agree on a session, and the thread that
- * receives.
+ * A path to another node: how the two agree on a session.
  *
  * Each side publishes one word: its own session, and the other side's that it
  * has seen. Before a side publishes a new session it has emptied the lanes that
@@ -10,18 +9,13 @@
  * loses the other, or can't make sense of it, takes a new session, and by that
  * the other side loses it as well.
  */
-#include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
-#include <linux/ktime.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
 #include "ivs.h"
-
-/* What is received in one go, before other lanes get their turn. */
-#define MIC_PATH_BATCH	64
 
 /**
  * mic_path_wake - have the thread look at what there is
@@ -212,7 +206,13 @@ static void mic_path_go_up(struct mic_path *path)
 			     path->slot);
 }
 
-static void mic_path_go_down(struct mic_path *path)
+/**
+ * mic_path_go_down - the other node is gone
+ * @path: path that is up
+ *
+ * Context: the path's thread, with &mic_path.rx_mutex held.
+ */
+void mic_path_go_down(struct mic_path *path)
 {
 	mic_path_set_up(path, false);
 	mic_path_drop_gids(path);
@@ -255,15 +255,20 @@ static bool mic_path_stands(const struct mic_path *path, u32 term)
 	       lower_32_bits(path->word) == path->seen;
 }
 
-/* Up or down? Called whenever the thread wakes. */
-static void mic_path_control(struct mic_path *path)
+/**
+ * mic_path_control - up or down?
+ * @path: path
+ *
+ * Context: the path's thread, whenever it wakes, with &mic_path.rx_mutex held.
+ */
+void mic_path_control(struct mic_path *path)
 {
 	/* the word before the lanes */
 	u64 word = smp_load_acquire(&path->rx_ch->session);
 	u32 theirs = lower_32_bits(word), seen = upper_32_bits(word);
 	u32 term = mic_ivs_term(path->ivs);
 
-	path->word = word;
+	WRITE_ONCE(path->word, word);
 	if (path->up) {
 		if (mic_path_stands(path, term)) {
 			mic_path_read_gids(path);
@@ -317,197 +322,6 @@ void mic_path_look(struct mic_path *path)
 	if (READ_ONCE(path->nshares) || READ_ONCE(path->nleases))
 		mic_share_wake(path);
 	mic_path_wake(path);
-}
-
-/* One record. Return: 1, or 0 if there is none or no room for its answer. */
-static int mic_path_receive_one(struct mic_path *path, int id)
-{
-	struct mic_lane_rx *lane = &path->rx[id];
-	struct mic_rec rec;
-	const void *at;
-	int ret;
-
-	ret = mic_lane_peek(lane, &rec, &at);
-	if (ret <= 0)
-		return ret;
-	switch (id) {
-	case MIC_LANE_REQUEST:
-		ret = mic_serve_request(path, &rec, at);
-		path->stalled = !ret;
-		break;
-	case MIC_LANE_RESPONSE:
-		ret = mic_remote_response(path, &rec, at);
-		break;
-	default:
-		mic_net_receive(path, &rec, at);
-		break;
-	}
-	if (ret > 0)
-		mic_lane_advance(lane, rec.size);
-	return ret;
-}
-
-/* What has arrived, lane by lane. Return: whether there was anything. */
-static bool mic_path_receive(struct mic_path *path)
-{
-	static const u8 order[] = {
-		MIC_LANE_RESPONSE, MIC_LANE_REQUEST, MIC_LANE_FRAME,
-	};
-	int i, n, ret, done = 0;
-
-	path->stalled = false;
-	for (i = 0; i < ARRAY_SIZE(order); i++) {
-		for (n = 0; n < MIC_PATH_BATCH; n++) {
-			ret = mic_path_receive_one(path, order[i]);
-			if (ret < 0)
-				mic_path_break(path);
-			if (ret <= 0)
-				break;
-			done++;
-		}
-	}
-	if (!done)
-		return false;
-	smp_mb();	/* the room given, then the look whether it is wanted */
-	if (READ_ONCE(path->rx_ch->want_room))
-		mic_path_ring_always(path);
-	return true;
-}
-
-/* Was room wanted, and is there some? */
-static void mic_path_look_for_room(struct mic_path *path)
-{
-	int i;
-
-	for (i = 0; i < MIC_LANES; i++)
-		path->cons[i] = READ_ONCE(*path->tx[i].cons);
-	/* the list as well: anybody can clear the wish */
-	if (READ_ONCE(path->tx_ch->want_room) ||
-	    !list_empty_careful(&path->waiters)) {
-		WRITE_ONCE(path->tx_ch->want_room, 0);
-		smp_mb();	/* who finds none after this sets it again */
-		mic_remote_room(path);
-	}
-	mic_net_room(path);
-}
-
-/* Room is wanted, and there is more than when it was last looked for. */
-static bool mic_path_has_room_news(struct mic_path *path)
-{
-	int i;
-
-	if (!READ_ONCE(path->tx_ch->want_room))
-		return false;
-	for (i = 0; i < MIC_LANES; i++)
-		if (READ_ONCE(*path->tx[i].cons) != path->cons[i])
-			return true;
-	return false;
-}
-
-static bool mic_path_has_news(struct mic_path *path)
-{
-	int i;
-
-	if (READ_ONCE(path->rx_ch->session) != path->word ||
-	    READ_ONCE(path->rx_ch->maps) != path->maps_seen)
-		return true;
-	if (!path->up)
-		return false;
-	for (i = 0; i < MIC_LANES; i++)
-		if (mic_lane_pending(&path->rx[i]) &&
-		    (i != MIC_LANE_REQUEST || !path->stalled))
-			return true;
-	return READ_ONCE(path->broken) || mic_path_has_room_news(path);
-}
-
-/*
- * Polling: the longer nothing happens, the longer the pause. An eighth of that
- * time, since the other node may wait for an answer and poll, too: pauses as
- * long as what they wait for would make each other longer. And three times what
- * a look costs that finds nothing: a thread that takes no more than its share of
- * the processor gets it at once when it wakes. The scheduler counts what a thread
- * has used when it goes to sleep, so it is known afterwards.
- */
-static void mic_path_pause(struct mic_path *path)
-{
-	bool again = path->idle;
-	ktime_t now = ktime_get();
-	u64 used;
-	s64 us;
-
-	if (!again)
-		path->idle = now;
-	us = max_t(s64, ktime_us_delta(now, path->idle) / 8,
-		   div_u64(3 * path->look, NSEC_PER_USEC));
-	us = clamp_t(s64, us, 10, 1000);
-	usleep_range(us, us + us / 4);
-
-	used = current->se.sum_exec_runtime;
-	if (again)	/* nothing but a look, since the pause before */
-		path->look = used - path->cpu_time;
-	path->cpu_time = used;
-}
-
-/* A channel of an entry that another has is not ours to write to. */
-static void mic_path_set_need_kick(struct mic_path *path, u32 value)
-{
-	if (mic_ivs_term(path->ivs))
-		WRITE_ONCE(path->rx_ch->need_kick, value);
-}
-
-/* Until the other node, the tick or a local thread has something to say. */
-static void mic_path_sleep(struct mic_path *path)
-{
-	if (!path->ivs->vectors && READ_ONCE(path->alive)) {
-		mic_path_pause(path);
-		return;
-	}
-	set_current_state(TASK_IDLE);
-	if (!++path->sleeps)
-		path->sleeps = 1;
-	mic_path_set_need_kick(path, path->sleeps);
-	smp_mb();	/* need_kick, then the last look */
-	if (!kthread_should_stop() && !kthread_should_park() &&
-	    !mic_path_has_news(path)) {
-		path->stat[MIC_STAT_SLEEP]++;
-		schedule();
-	}
-	__set_current_state(TASK_RUNNING);
-	mic_path_set_need_kick(path, 0);
-}
-
-static int mic_path_thread(void *arg)
-{
-	struct mic_path *path = arg;
-
-	while (!kthread_should_stop()) {
-		if (kthread_should_park()) {
-			if (path->up)
-				mic_path_go_down(path);
-			kthread_parkme();
-			continue;
-		}
-		mic_path_control(path);
-		mic_share_look(path);
-		if (path->up) {
-			mic_path_look_for_room(path);
-			mic_remote_expire(path);
-			if (mic_path_receive(path)) {
-				path->idle = 0;
-				cond_resched();
-				continue;
-			}
-		} else if (mic_path_has_news(path)) {
-			/* a new word already: no faster than this */
-			usleep_range(1000, 2000);
-			continue;
-		}
-		mic_path_sleep(path);
-		cond_resched();
-	}
-	if (path->up)
-		mic_path_go_down(path);
-	return 0;
 }
 
 /**
@@ -586,6 +400,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 	path->vector = -1;
 	path->last = jiffies;
 	path->again = jiffies;
+	mutex_init(&path->rx_mutex);
 	mutex_init(&path->tx_mutex);
 	spin_lock_init(&path->net_lock);
 	spin_lock_init(&path->lock);

@@ -265,6 +265,7 @@ const struct mic_node_ops mic_remote_ops = {
 	.submit = mic_remote_submit,
 	.cancel = mic_remote_cancel,
 	.attach = mic_share_attach,
+	.poll = mic_path_poll,
 };
 
 /* Does data belong there? That of a READ, or the extents of a map. */

@@ -187,6 +187,7 @@ static int mic_cq_move(struct mic_cq *cq, struct mic_buf **buf, u32 entries)
 		mic_cq_attach(cq, *buf, entries);
 		cq->producer = n;
 		WRITE_ONCE(cq->ctl->arm, arm);
+		WRITE_ONCE(cq->ctl->remote, cq->remote);
 		*buf = old;
 	}
 	spin_unlock_irq(&cq->lock);

@@ -27,6 +27,8 @@
  * @consumer: kernel consumers: index of the next element to poll
  * @overflow: an element was lost; the queue takes no more
  * @ignore_overrun: an element without room is dropped, and that is all
+ * @remote: it has completions that other machines bring about; set, and never
+ *	cleared, under @lock
  * @timestamps: elements carry the time
  * @moderate_count: completions an event stands for, 0 for no moderation
  * @moderate_us: microseconds an event may be held back
@@ -45,6 +47,7 @@ struct mic_cq {
 	u32 consumer;
 	bool overflow;
 	bool ignore_overrun;
+	bool remote;
 	bool timestamps;
 	u16 moderate_count;
 	u16 moderate_us;
@@ -71,6 +74,7 @@ int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 
 /* cqe.c */
 void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited);
+void mic_cq_set_remote(struct mic_cq *cq);
 void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp);
 void mic_cq_notify(struct mic_cq *cq);
 void mic_cq_overrun(struct mic_cq *cq);

@@ -78,6 +78,24 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 }
 
 /**
+ * mic_cq_set_remote - another machine brings about completions
+ * @cq: queue; who polls it in vain is to look what other machines have sent
+ *
+ * Context: process context.
+ */
+void mic_cq_set_remote(struct mic_cq *cq)
+{
+	unsigned long flags;
+
+	if (READ_ONCE(cq->remote))
+		return;
+	spin_lock_irqsave(&cq->lock, flags);
+	WRITE_ONCE(cq->remote, true);
+	WRITE_ONCE(cq->ctl->remote, 1);
+	spin_unlock_irqrestore(&cq->lock, flags);
+}
+
+/**
  * mic_cq_notify - user space has added a completion of its own
  * @cq: queue
  *

@@ -112,6 +112,7 @@ enum mic_req_flags {
  * @post_lock: kernel consumers: serialises posting
  * @polled: the device's poller looks for new requests; read anywhere, under its
  *	lock as what follows
+ * @answered_entry: in &mic_busy.answered
  * @poll_entry: in &mic_poller.qps
  * @poll_seen: producer index that it has seen
  * @poll_since: when it changed last
@@ -150,6 +151,7 @@ struct mic_req {
 	bool polled;
 	u32 poll_seen;
 	u64 poll_since;
+	struct list_head answered_entry;
 	struct list_head poll_entry;
 };
 

@@ -19,6 +19,7 @@
 
 #include <mic/compat.h>
 
+#include "../engine/busy.h"
 #include "../engine/engine.h"
 #include "../engine/trace.h"
 #include "dev.h"
@@ -33,12 +34,14 @@
  * @lock: serialises mapping with the destruction of buffers and the context
  * @uctx: the context, NULL once it is gone; under @lock
  * @dev: device, which goes a grace period after the context; NULL with @uctx
+ * @busy: who polls
  */
 struct mic_doorbell {
 	struct kref ref;
 	struct mutex lock;
 	struct mic_uctx *uctx;
 	struct mic_dev __rcu *dev;
+	struct mic_busy busy;
 };
 
 static void mic_doorbell_free(struct kref *ref)
@@ -91,6 +94,13 @@ struct mic_qp *mic_doorbell_qp(struct mic_doorbell *db, u32 qpn)
 	return qp ?: ERR_PTR(-ENOENT);
 }
 
+static long mic_doorbell_poll(struct mic_doorbell *db)
+{
+	if (!rcu_access_pointer(db->dev))
+		return -EIO;
+	return !!mic_busy_poll(&db->busy);
+}
+
 static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 			       unsigned long arg)
 {
@@ -100,6 +110,8 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 
 	if (cmd == MIC_IOC_WINDOWS)
 		return mic_windows_open(db);
+	if (cmd == MIC_IOC_POLL)
+		return mic_doorbell_poll(db);
 
 	qp = mic_doorbell_qp(db, arg);
 	if (IS_ERR(qp))
@@ -196,6 +208,17 @@ struct mic_uctx *mic_udata_uctx(struct ib_udata *udata)
 }
 
 /**
+ * mic_uctx_busy - who of a context polls
+ * @uctx: context, or NULL
+ *
+ * Return: the state, or NULL for a kernel consumer.
+ */
+struct mic_busy *mic_uctx_busy(struct mic_uctx *uctx)
+{
+	return uctx ? &uctx->db->busy : NULL;
+}
+
+/**
  * mic_uctx_add_buf - make a buffer mappable
  * @uctx: context
  * @buf: buffer; &mic_buf.mmap_id is set
@@ -238,6 +261,7 @@ int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 		return -ENOMEM;
 	kref_init(&db->ref);
 	mutex_init(&db->lock);
+	mic_busy_init(&db->busy);
 	db->uctx = uctx;
 	RCU_INIT_POINTER(db->dev, to_mic_dev(ibuctx->device));
 	uctx->db = db;

@@ -10,6 +10,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 struct mic_buf;
+struct mic_busy;
 struct mic_doorbell;
 struct mic_qp;
 
@@ -31,6 +32,7 @@ static inline struct mic_uctx *to_mic_uctx(struct ib_ucontext *ibuctx)
 }
 
 struct mic_uctx *mic_udata_uctx(struct ib_udata *udata);
+struct mic_busy *mic_uctx_busy(struct mic_uctx *uctx);
 int mic_uctx_add_buf(struct mic_uctx *uctx, struct mic_buf *buf);
 void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf);
 struct mic_doorbell *mic_doorbell_get(struct mic_doorbell *db);

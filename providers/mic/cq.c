@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Completion queues. Polling and arming are loads and stores on shared memory;
- * the kernel is only called to create, resize, modify and destroy.
+ * the kernel is only called to create, resize, modify and destroy, and by who polls in
+ * vain for what other machines send.
  */
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #include "mic.h"
 
@@ -67,6 +69,7 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 
 	mic_lock_init(&cq->lock, one_thread(attr));
 	mic_own_init(&cq->own);
+	cq->doorbell_fd = to_mctx(context)->doorbell_fd;
 	cq->timestamps = attr->wc_flags &
 			 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 			  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
@@ -75,8 +78,7 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 				   &resp.base, sizeof(resp), 0);
 	if (ret)
 		return ret;
-	ret = mic_map_queue(&cq->ring.map, to_mctx(context)->doorbell_fd,
-			    &resp.mic.map);
+	ret = mic_map_queue(&cq->ring.map, cq->doorbell_fd, &resp.mic.map);
 	if (ret) {
 		ibv_cmd_destroy_cq(&cq->vcq.cq);
 		return ret;
@@ -157,9 +159,7 @@ static int replace_ring(struct mic_cq *cq, struct mic_map *room,
 	struct mic_cq_ring ring;
 	int ret;
 
-	ret = mic_map_reserved(&ring.map, room,
-			       to_mctx(cq->vcq.cq.context)->doorbell_fd,
-			       &resp->map);
+	ret = mic_map_reserved(&ring.map, room, cq->doorbell_fd, &resp->map);
 	if (ret)
 		return ret;
 	mic_cq_ring_init(&ring, &resp->ring);
@@ -285,9 +285,34 @@ static void fill_wc(struct ibv_wc *wc, const struct mic_cqe *cqe)
 	wc->dlid_path_bits = cqe->dlid_path_bits;
 }
 
-int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+/*
+ * The queue was polled. Returns whether it is time to look what other machines
+ * have sent. The caller holds the lock.
+ */
+bool mic_cq_polled(struct mic_cq *cq, bool in_vain)
 {
-	struct mic_cq *cq = to_mcq(ibcq);
+	if (!in_vain || !mic_load_relaxed(&cq->ring.ctl->remote)) {
+		cq->in_vain = 0;
+		return false;
+	}
+	if (cq->in_vain < MIC_IN_VAIN)
+		cq->in_vain++;
+	return cq->in_vain == MIC_IN_VAIN;
+}
+
+/*
+ * Have the kernel look what other machines have sent. Returns whether there was
+ * something; if it can't, it will find out by itself.
+ */
+bool mic_cq_look(const struct mic_cq *cq)
+{
+	return ioctl(cq->doorbell_fd, MIC_IOC_POLL, 0) > 0;
+}
+
+/* Returns the number of elements; *@look: it is time to look at the wire. */
+static int poll_ring(struct mic_cq *cq, int num_entries, struct ibv_wc *wc,
+		     bool *look)
+{
 	const struct mic_cqe *cqe;
 	uint32_t before;
 	int n;
@@ -303,7 +328,20 @@ int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	if (cq->ring.consumer != before)
 		mic_cq_publish(&cq->ring);
 	mic_own_publish(&cq->own);
+	*look = mic_cq_polled(cq, !n);
 	mic_unlock(&cq->lock);
+	return n;
+}
+
+int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+	bool look;
+	int n;
+
+	n = poll_ring(cq, num_entries, wc, &look);
+	if (look && mic_cq_look(cq))
+		n = poll_ring(cq, num_entries, wc, &look);
 	return n;
 }
 

@@ -41,17 +41,30 @@ static int advance(struct mic_cq *cq)
 	return 0;
 }
 
+/* Leaves the lock held if there is an element. *@look: as of mic_cq_polled(). */
+static int begin(struct mic_cq *cq, bool *look)
+{
+	int ret;
+
+	mic_lock(&cq->lock);
+	ret = advance(cq);
+	*look = mic_cq_polled(cq, ret);
+	if (ret)
+		mic_unlock(&cq->lock);
+	return ret;
+}
+
 static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 {
 	struct mic_cq *cq = ex_cq(ibcq);
+	bool look;
 	int ret;
 
 	if (attr->comp_mask)
 		return EINVAL;
-	mic_lock(&cq->lock);
-	ret = advance(cq);
-	if (ret)
-		mic_unlock(&cq->lock);
+	ret = begin(cq, &look);
+	if (look && mic_cq_look(cq))
+		ret = begin(cq, &look);
 	return ret;
 }
 

@@ -44,12 +44,21 @@ struct mic_cq {
 	struct mic_lock lock;
 	struct mic_cq_ring ring;
 	struct mic_own own;
+	uint32_t in_vain; /* polls in a row that found nothing */
 	bool timestamps;
 	bool ignore_overrun;
+	int doorbell_fd;
 	struct mic_pd *parent;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
 	struct mic_cqe current;
 };
+
+/*
+ * How often a queue is polled in vain before the kernel is asked to look what other
+ * machines have sent. Who waits for events polls once or twice after each: he has to
+ * be woken by the other machine, and nobody is while somebody looks.
+ */
+enum { MIC_IN_VAIN = 4 };
 
 struct mic_srq {
 	struct verbs_srq vsrq;
@@ -212,6 +221,8 @@ int mic_destroy_cq(struct ibv_cq *cq);
 int mic_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int mic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct mic_cqe *mic_cq_next(struct mic_cq *cq);
+bool mic_cq_polled(struct mic_cq *cq, bool in_vain);
+bool mic_cq_look(const struct mic_cq *cq);
 void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num);
 void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn);
 unsigned int mic_wc_flags(const struct mic_cqe *cqe);

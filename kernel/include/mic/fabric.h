@@ -35,6 +35,9 @@ struct mic_node;
  * @attach: only of nodes that share memory with this one: begin a lease of what
  *	was granted with MIC_OP_MAP. Whether or not it does, what was granted is
  *	taken care of. Called under mic_lease_lock
+ * @poll: only of nodes behind a wire: receive what has come, if nobody does
+ *	already, and return how many records that was. Called in process context, may
+ *	sleep. On return of mic_node_leave() it is not called any more
  * @test: only of devices of this kernel: send a message to itself and compare it.
  *	0, an error, or -ENODEV: the device is about to go. Called in process
  *	context, under the RTNL; the node stays live for the duration of the call,
@@ -45,6 +48,7 @@ struct mic_node_ops {
 	bool (*cancel)(struct mic_node *node, struct mic_op *op);
 	int (*attach)(struct mic_node *node, struct mic_lease *lease,
 		      const struct mic_map *map);
+	int (*poll)(struct mic_node *node);
 	int (*test)(struct mic_node *node);
 };
 
@@ -56,6 +60,7 @@ struct mic_node_ops {
  * @live: held for each submit and each test under way; dead once the node leaves
  * @ref: lifetime of the structure
  * @drained: @live has no holder left
+ * @polled: in the list of nodes that can be polled
  * @rcu: look-ups may still see the node when its last reference goes
  */
 struct mic_node {
@@ -65,6 +70,7 @@ struct mic_node {
 	struct percpu_ref live;
 	struct kref ref;
 	struct completion drained;
+	struct list_head polled;
 	struct rcu_head rcu;
 };
 
@@ -97,6 +103,7 @@ bool mic_fabric_is_local(const union ib_gid *gid,
 struct mic_node *mic_fabric_find_on(const struct net_device *ndev,
 				    const struct mic_addr *addr);
 int mic_fabric_test_on(const struct net_device *ndev);
+int mic_fabric_poll(void);
 int mic_fabric_register_notifier(struct notifier_block *nb);
 void mic_fabric_unregister_notifier(struct notifier_block *nb);
 

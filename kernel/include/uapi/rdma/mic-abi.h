@@ -50,10 +50,16 @@
  * MIC_IOC_CQ_EVENT: a completion was added; raise the event if it is waited
  *	for.
  * MIC_IOC_CQ_OVERRUN: a completion was lost for want of room.
+ *
+ * MIC_IOC_POLL (no argument) is for who polls a completion queue in vain of which
+ * mic_cq_ctl.remote says so: it looks whether other machines have sent something,
+ * as the kernel would do a little later. Returns 1 if there was something, not
+ * necessarily a completion, and 0 if there was not, or somebody else looks.
  */
 #define MIC_IOC_WINDOWS		_IO(MIC_IOC_MAGIC, 0x81)
 #define MIC_IOC_CQ_EVENT	_IO(MIC_IOC_MAGIC, 0x82)
 #define MIC_IOC_CQ_OVERRUN	_IO(MIC_IOC_MAGIC, 0x83)
+#define MIC_IOC_POLL		_IO(MIC_IOC_MAGIC, 0x85)
 
 /*
  * The windows file: memory of peers, mapped into this process.
@@ -418,7 +424,9 @@ struct mic_cq_ctl {
 	__u32 reserved1[15];
 	/* written by both, with atomic exchange */
 	__u32 arm;
-	__u32 reserved2[15];
+	/* written by the kernel: other machines bring about completions */
+	__u32 remote;
+	__u32 reserved2[14];
 };
 
 enum mic_wc_opcode {
