@@ -6,6 +6,9 @@
  * Who does may receive the answers to requests of his own. He acts upon them
  * himself then, instead of waking the worker of the queue pair.
  */
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+
 #include <mic/fabric.h>
 
 #include "../verbs/dev.h"
@@ -15,6 +18,15 @@
 
 /* QPs that one call runs. */
 #define MIC_BUSY_RUNS	64
+
+/*
+ * While somebody receives, all others wait: nobody does who may have to wait for
+ * his processor longer than others.
+ */
+static bool mic_busy_may_poll(void)
+{
+	return current->policy != SCHED_IDLE && task_nice(current) <= 0;
+}
 
 /**
  * mic_busy_init - nobody polls
@@ -86,21 +98,25 @@ static void mic_busy_leave(struct mic_busy *busy)
  * @busy: state of the caller's context
  *
  * Context: process context, may sleep.
- * Return: 0 if there was nothing.
+ * Return: 0 if there was nothing, or it is left to others.
  */
 int mic_busy_poll(struct mic_busy *busy)
 {
 	struct mic_qp *qp;
 	int n, runs = 0;
 
+	if (!mic_busy_may_poll())
+		return 0;
 	spin_lock(&busy->lock);
 	busy->pollers++;
 	spin_unlock(&busy->lock);
 	n = mic_fabric_poll();
-	while (runs < MIC_BUSY_RUNS && (qp = mic_busy_next(busy))) {
+	while (runs < MIC_BUSY_RUNS && !signal_pending(current) &&
+	       (qp = mic_busy_next(busy))) {
 		mic_qp_kick(qp);
 		mic_qp_put(qp);
 		runs++;
+		cond_resched();
 	}
 	mic_busy_leave(busy);
 	return n + runs;

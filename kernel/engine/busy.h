@@ -9,7 +9,6 @@
 #include <linux/list.h>
 #include <linux/spinlock.h>
 
-struct mic_cq;
 struct mic_qp;
 
 /**

@@ -6,6 +6,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
+#include <linux/sched.h>
 #include <linux/srcu.h>
 
 #include <mic/fabric.h>
@@ -46,8 +47,10 @@ int mic_fabric_poll(void)
 
 	idx = srcu_read_lock(&mic_polled_srcu);
 	list_for_each_entry_srcu(node, &mic_polled, polled,
-				 srcu_read_lock_held(&mic_polled_srcu))
+				 srcu_read_lock_held(&mic_polled_srcu)) {
 		n += node->ops->poll(node);
+		cond_resched();
+	}
 	srcu_read_unlock(&mic_polled_srcu, idx);
 	return n;
 }

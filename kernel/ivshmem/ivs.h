@@ -231,13 +231,14 @@ struct mic_range {
  * @entry: that entry
  * @task: the thread
  * @rx_mutex: held by who receives, the thread or a program that polls; what follows
- *	is under it, but what has a lock of its own. Only the thread changes @up
- * @polls: how often programs have polled, under @rx_mutex
- * @polls_seen: that, when the thread looked last
- * @leave_us: for how long the thread leaves the path to them
- * @idle: polling: since when nothing happens, or 0
- * @look: polling: processor time of a look that finds nothing, ns
- * @cpu_time: polling: processor time up to the last pause, ns
+ *	is under it, but what has a lock of its own or is said to be the thread's.
+ *	Only the thread changes @up
+ * @polls: how often programs have polled
+ * @polls_seen: the thread's: that, when it looked last
+ * @leave_us: the thread's: for how long it leaves the path to them
+ * @idle: the thread's, polling: since when nothing happens, or 0
+ * @look: the thread's, polling: processor time of a look that finds nothing, ns
+ * @cpu_time: the thread's, polling: processor time up to the last pause, ns
  * @term: &mic_ivs.term that the channels are used in
  *
  * @peer: owner of the entry, seen by the tick
@@ -247,7 +248,7 @@ struct mic_range {
  *
  * @tx_ch: channel to the other node
  * @rx_ch: channel from it
- * @tx: lanes of @tx_ch; of requests under @tx_mutex, of responses the thread's,
+ * @tx: lanes of @tx_ch; of requests under @tx_mutex, of responses under @rx_mutex,
  *	of frames under @net_lock
  * @rx: lanes of @rx_ch
  * @tx_mutex: serialises requests
@@ -300,7 +301,7 @@ struct mic_range {
  * @leased: table of what the other node lets this one map
  * @lease: what is behind it, under mic_lease_lock
  * @nleases: how many there are, likewise
- * @unwanted: grants that nobody waits for, by their numbers; the thread writes
+ * @unwanted: grants that nobody waits for, by their numbers; written under @rx_mutex
  * @maps: what was last written to the channel's word of that name
  * @maps_seen: the other node's, by the thread
  * @maps_at: when that was, in jiffies

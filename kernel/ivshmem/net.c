@@ -164,7 +164,7 @@ void mic_net_wake(struct mic_path *path)
  * mic_net_room - let the interface try again if there is room
  * @path: path that is up
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  */
 void mic_net_room(struct mic_path *path)
 {
@@ -223,7 +223,7 @@ static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
  *
  * What makes no sense is dropped, as a network does.
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  */
 void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 		     const void *at)

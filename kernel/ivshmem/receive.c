@@ -33,6 +33,9 @@
 #define MIC_PATH_LEAVE_MIN_US	20
 #define MIC_PATH_LEAVE_MAX_US	500
 
+/* They do if they poll once in so many microseconds. */
+#define MIC_PATH_POLL_US	50
+
 #define MIC_SPIN_US_MAX		10000
 
 static unsigned int mic_spin_us = 100;
@@ -142,7 +145,7 @@ static bool mic_path_has_control_news(struct mic_path *path)
 
 	return word != READ_ONCE(path->word) ||
 	       READ_ONCE(path->rx_ch->maps) != READ_ONCE(path->maps_seen) ||
-	       READ_ONCE(path->broken);
+	       (READ_ONCE(path->up) && READ_ONCE(path->broken));
 }
 
 static bool mic_path_has_records(struct mic_path *path)
@@ -183,27 +186,28 @@ int mic_path_poll(struct mic_node *node)
 		mic_path_wake(path);
 	} else if (path->up && mic_path_has_records(path) &&
 		   mic_ivs_term(path->ivs) == path->term) {
-		mic_path_look_for_room(path);
 		done = mic_path_receive(path, MIC_PATH_POLL_BATCH);
 		path->stat[MIC_STAT_POLLED] += done;
+		/* of answers, too, which make room for requests */
+		mic_path_look_for_room(path);
 	}
 	mutex_unlock(&path->rx_mutex);
 	return done;
 }
 
 /*
- * Has somebody polled since this was asked last? Then @leave_us says for how long
- * they can be trusted to go on: twice as long as they have.
+ * Have programs polled all the time since this was asked last? Then @leave_us says for
+ * how long they can be trusted to go on: twice as long as they have.
  */
 static bool mic_path_is_polled(struct mic_path *path)
 {
-	u32 polls = READ_ONCE(path->polls);
+	u32 polls = READ_ONCE(path->polls) - path->polls_seen;
 
-	if (polls == path->polls_seen) {
+	path->polls_seen += polls;
+	if (polls < max_t(u32, path->leave_us / MIC_PATH_POLL_US, 1)) {
 		path->leave_us = 0;
 		return false;
 	}
-	path->polls_seen = polls;
 	path->leave_us = clamp_t(u32, 2 * path->leave_us,
 				 MIC_PATH_LEAVE_MIN_US, MIC_PATH_LEAVE_MAX_US);
 	return true;
@@ -285,6 +289,7 @@ static void mic_path_leave_to_programs(struct mic_path *path)
 {
 	ktime_t time = ns_to_ktime(path->leave_us * NSEC_PER_USEC);
 
+	path->idle = 0;
 	set_current_state(TASK_IDLE);
 	if (!kthread_should_stop() && !kthread_should_park() &&
 	    !mic_path_has_control_news(path))

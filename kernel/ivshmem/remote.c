@@ -342,7 +342,7 @@ static enum mic_ack mic_remote_verdict(const struct mic_pending *p,
  *
  * An answer to nothing is not an error: the operation was cancelled.
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  * Return: 1, or -EIO if it makes no sense.
  */
 int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
@@ -409,7 +409,7 @@ static void mic_remote_wake_waiters(struct mic_path *path, enum mic_ack ack)
  * mic_remote_room - let those try again who found no room
  * @path: path; the caller has cleared the wish for room
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  */
 void mic_remote_room(struct mic_path *path)
 {

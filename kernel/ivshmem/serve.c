@@ -298,7 +298,7 @@ static u32 mic_serve_brings_back(const struct mic_op *op)
  * @rec: copy of the record's beginning, bounds checked
  * @at: the record
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  * Return: 1, 0 if there is no room for an answer yet, -EIO if it makes no
  * sense.
  */

@@ -297,7 +297,7 @@ int mic_share_attach(struct mic_node *node, struct mic_lease *lease,
  * @path: path
  * @map: what it was
  *
- * Context: the path's thread.
+ * Context: process context, &mic_path.rx_mutex held.
  */
 void mic_share_disown(struct mic_path *path, const struct mic_map *map)
 {

@@ -328,7 +328,7 @@ static int poll_ring(struct mic_cq *cq, int num_entries, struct ibv_wc *wc,
 	if (cq->ring.consumer != before)
 		mic_cq_publish(&cq->ring);
 	mic_own_publish(&cq->own);
-	*look = mic_cq_polled(cq, !n);
+	*look = mic_cq_polled(cq, num_entries && !n);
 	mic_unlock(&cq->lock);
 	return n;
 }
