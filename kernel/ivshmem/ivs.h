@@ -31,6 +31,7 @@ enum mic_ivs_limits {
 	MIC_IVS_CHUNK = 32 << 10,	/* data of one record */
 	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
 	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
+	MIC_IVS_PASS_MS = 20,		/* others go before a waiter no longer */
 	MIC_IVS_STUCK_MS = 1000,	/* without room, so do datagrams */
 	MIC_GIDS_UNREAD = 1,		/* odd: no sequence that can be read */
 	MIC_IVS_SESSION_MS = 200,	/* from session to session, at least */
@@ -271,7 +272,7 @@ struct mic_range {
  * @group_rnr: when to try again, if that is RNR
  * @expire: when to look for what is overdue, in jiffies
  * @stuck: there has been no room in the request lane for long; under @tx_mutex
- * @net_stopped: the interface waits for room
+ * @net_stopped: the queue of the interface waits for room
  * @net_full: since when, in jiffies
  *
  * @node: the node while the path is up

@@ -4,7 +4,9 @@
  *
  * A frame is copied into the frame lane of each path that it is for. Checksums
  * and segmentation are left to the receiver, who needs neither unless the frame
- * goes on to somewhere else.
+ * goes on to somewhere else. Each node has a transmit queue, so that one that
+ * does not read keeps nobody else waiting; this node's own queue is for what goes
+ * to all.
  */
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
@@ -12,6 +14,8 @@
 #include <linux/netdevice.h>
 #include <linux/random.h>
 #include <linux/virtio_net.h>
+
+#include <mic/compat.h>
 
 #include "ivs.h"
 
@@ -73,6 +77,23 @@ static struct mic_path *mic_net_path_to(struct mic_ivs *ivs, const u8 *mac)
 	return NULL;
 }
 
+static u16 mic_net_select_queue(struct net_device *ndev, struct sk_buff *skb,
+				struct net_device *upper)
+{
+	struct mic_ivs *ivs = mic_net_ivs(ndev);
+	const u8 *to = ((const struct ethhdr *)skb->data)->h_dest;
+	struct mic_path *path = NULL;
+
+	if (!is_multicast_ether_addr(to))
+		path = mic_net_path_to(ivs, to);
+	return path ? path->slot : ivs->slot;
+}
+
+static struct netdev_queue *mic_net_queue(const struct mic_path *path)
+{
+	return netdev_get_tx_queue(path->ivs->ndev, path->slot);
+}
+
 /* To all nodes; who has no room misses it. */
 static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
 {
@@ -81,7 +102,7 @@ static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i] && READ_ONCE(ivs->path[i]->up) &&
 		    !mic_net_send(ivs->path[i], skb))
-			ivs->ndev->stats.tx_fifo_errors++;
+			DEV_STATS_INC(ivs->ndev, tx_fifo_errors);
 }
 
 static bool mic_net_has_room(struct mic_path *path)
@@ -95,8 +116,8 @@ static bool mic_net_has_room(struct mic_path *path)
 }
 
 /*
- * No room: wait for some, but not for long, since all others wait as well.
- * Return: whether to wait.
+ * No room: wait for some, but not for long: what is in the queue has senders that
+ * wait for other nodes, too. Return: whether to wait.
  */
 static bool mic_net_wait(struct mic_path *path)
 {
@@ -107,12 +128,12 @@ static bool mic_net_wait(struct mic_path *path)
 	if (time_after(jiffies, path->net_full +
 		       msecs_to_jiffies(MIC_NET_FULL_MS)))
 		return false;
-	netif_stop_queue(path->ivs->ndev);
+	netif_tx_stop_queue(mic_net_queue(path));
 	/* it may have been the last word that came meanwhile */
 	mic_path_wake(path);
 	/* or the thread has taken the word that there is room, before the stop */
 	if (mic_net_has_room(path))
-		netif_wake_queue(path->ivs->ndev);
+		netif_tx_wake_queue(mic_net_queue(path));
 	return true;
 }
 
@@ -124,7 +145,7 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	struct mic_path *path = NULL;
 
 	if (skb->len > MIC_NET_FRAME_MAX) {
-		ndev->stats.tx_errors++;
+		DEV_STATS_INC(ndev, tx_errors);
 		goto drop;
 	}
 	if (!is_multicast_ether_addr(to))
@@ -134,9 +155,11 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	} else if (mic_net_send(path, skb)) {
 		WRITE_ONCE(path->net_stopped, false);
 	} else {
-		if (mic_net_wait(path))
+		/* a queue chosen by somebody else is not woken for this path */
+		if (skb_get_queue_mapping(skb) == path->slot &&
+		    mic_net_wait(path))
 			return NETDEV_TX_BUSY;
-		ndev->stats.tx_fifo_errors++;
+		DEV_STATS_INC(ndev, tx_fifo_errors);
 		goto drop;
 	}
 	dev_sw_netstats_tx_add(ndev, 1, skb->len);
@@ -145,19 +168,18 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	return NETDEV_TX_OK;
 
 drop:
-	ndev->stats.tx_dropped++;
+	DEV_STATS_INC(ndev, tx_dropped);
 	dev_kfree_skb_any(skb);
 	return NETDEV_TX_OK;
 }
 
 /**
  * mic_net_wake - let the interface try again
- * @path: path that it waits for
+ * @path: path that its queue waits for
  */
 void mic_net_wake(struct mic_path *path)
 {
-	if (netif_queue_stopped(path->ivs->ndev))
-		netif_wake_queue(path->ivs->ndev);
+	netif_tx_wake_queue(mic_net_queue(path));
 }
 
 /**
@@ -203,8 +225,8 @@ static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
 	u32 len = skb->len;
 
 	if (virtio_net_hdr_to_skb(skb, vnet, true)) {
-		ndev->stats.rx_frame_errors++;
-		ndev->stats.rx_errors++;
+		DEV_STATS_INC(ndev, rx_frame_errors);
+		DEV_STATS_INC(ndev, rx_errors);
 		kfree_skb(skb);
 		return;
 	}
@@ -239,13 +261,13 @@ void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 	if (rec->type != MIC_REC_FRAME || rec->payload < ETH_HLEN ||
 	    rec->payload > MIC_NET_FRAME_MAX ||
 	    rec->payload > rec->size - sizeof(frame)) {
-		ndev->stats.rx_length_errors++;
-		ndev->stats.rx_errors++;
+		DEV_STATS_INC(ndev, rx_length_errors);
+		DEV_STATS_INC(ndev, rx_errors);
 		return;
 	}
 	skb = mic_net_alloc(rec->payload);
 	if (!skb || skb_store_bits(skb, 0, at + sizeof(frame), rec->payload)) {
-		ndev->stats.rx_dropped++;
+		DEV_STATS_INC(ndev, rx_dropped);
 		kfree_skb(skb);
 		return;
 	}
@@ -255,13 +277,13 @@ void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 
 static int mic_net_open(struct net_device *ndev)
 {
-	netif_start_queue(ndev);
+	netif_tx_start_all_queues(ndev);
 	return 0;
 }
 
 static int mic_net_stop(struct net_device *ndev)
 {
-	netif_stop_queue(ndev);
+	netif_tx_stop_all_queues(ndev);
 	return 0;
 }
 
@@ -269,6 +291,7 @@ static const struct net_device_ops mic_net_ops = {
 	.ndo_open = mic_net_open,
 	.ndo_stop = mic_net_stop,
 	.ndo_start_xmit = mic_net_xmit,
+	.ndo_select_queue = mic_net_select_queue,
 	.ndo_get_stats64 = dev_get_tstats64,
 	.ndo_validate_addr = eth_validate_addr,
 };
@@ -313,8 +336,9 @@ int mic_net_create(struct mic_ivs *ivs)
 	int err;
 
 	/* udev shall not name it by where the PCI device is */
-	ndev = alloc_netdev(sizeof(struct mic_net), "micnet%d",
-			    NET_NAME_PREDICTABLE, mic_net_setup);
+	ndev = alloc_netdev_mqs(sizeof(struct mic_net), "micnet%d",
+				NET_NAME_PREDICTABLE, mic_net_setup,
+				ivs->geo.nodes, 1);
 	if (!ndev)
 		return -ENOMEM;
 	((struct mic_net *)netdev_priv(ndev))->ivs = ivs;

@@ -196,6 +196,18 @@ static u32 mic_remote_room_for(const struct mic_op *op)
 	return (n + 1) * MIC_CHUNK_SIZE(len);
 }
 
+/*
+ * Somebody has waited for long, perhaps for more room than others need: these
+ * wait, too, and all begin anew when the lane is nearly empty.
+ */
+static bool mic_remote_is_passed(struct mic_path *path)
+{
+	lockdep_assert_held(&path->tx_mutex);
+	return !list_empty_careful(&path->waiters) &&
+	       time_after(jiffies, path->waiting +
+				   msecs_to_jiffies(MIC_IVS_PASS_MS));
+}
+
 static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 {
 	int room;
@@ -207,6 +219,8 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 	if (!path->up || READ_ONCE(path->broken) ||
 	    WARN_ON_ONCE(op->seg_len > MIC_SEGMENT_MAX))
 		return MIC_ACK_NONE;
+	if (mic_remote_is_passed(path))
+		return mic_remote_wait(path, op);
 	room = mic_path_room(path, &path->tx[MIC_LANE_REQUEST],
 			     mic_remote_room_for(op));
 	if (room < 0)

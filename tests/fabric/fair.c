@@ -23,6 +23,12 @@
 
 enum { SMALL = 8, LARGE = 1 << 20, UNDER_WAY = 8, TIMES = 200 };
 
+/*
+ * These nearly fill a lane of 512 KiB, and each finds room: what is left is not
+ * enough for a segment of a large one.
+ */
+enum { MIDDLE = 64 << 10, MIDDLE_UNDER_WAY = 5 };
+
 struct message {
 	struct endpoint_address small, large;
 	uint64_t addr;
@@ -192,18 +198,18 @@ static void test_small(struct load *small, struct load *large)
 	tap_ok(end(small) && end(large), "all end well");
 }
 
-static void test_large(struct load *small, struct load *large)
+/* @other's are called @what. */
+static void test_large(struct load *other, struct load *large, const char *what)
 {
-	const int before = small->done;
+	const int before = other->done;
 	bool ok;
 
-	small->depth = UNDER_WAY;
 	large->depth = 1;
-	ok = beside(large, small, TIMES / 10);
-	tap_note("%d small messages while %d large ones waited",
-		 small->done - before, TIMES / 10);
-	tap_ok(ok, "large messages end beside small ones without end");
-	tap_ok(end(small) && end(large), "all end well");
+	ok = beside(large, other, TIMES / 10);
+	tap_note("%d %s messages while %d large ones waited",
+		 other->done - before, what, TIMES / 10);
+	tap_ok(ok, "large messages end beside %s ones without end", what);
+	tap_ok(end(other) && end(large), "all end well");
 }
 
 static int use(const char *name, const char *address, const char *port)
@@ -232,7 +238,11 @@ static int use(const char *name, const char *address, const char *port)
 	open_side(&side, name);
 	peer = introduce(&side, sock, true);
 	test_small(&small, &large);
-	test_large(&small, &large);
+	small.depth = UNDER_WAY;
+	test_large(&small, &large, "small");
+	small.bytes = MIDDLE;
+	small.depth = MIDDLE_UNDER_WAY;
+	test_large(&small, &large, "middle-sized");
 	close(sock);
 	close_side(&side);
 	return tap_end();

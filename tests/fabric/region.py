@@ -10,6 +10,7 @@
   region.py random SECONDS SEED      random bytes everywhere but in the header
   region.py chosen SECONDS SEED      what looks like something, where it matters
   region.py full SECONDS NODE SLOT   as NODE, which has left SLOT: reads nothing
+  region.py slow SECONDS NODE SLOT   reads a frame now and then
   region.py pads SECONDS NODE SLOT   sends records without a meaning
   region.py words SECONDS NODE SLOT  begins a session, and another, and another
   region.py usurp SECONDS SLOT       has an entry whose node is there
@@ -213,6 +214,7 @@ class Impostor:
         self.out = self.channel(slot, self.victim)
         self.back = self.channel(self.victim, slot)
         self.next = 0
+        self.read = 0
         self.beat = 0
         region.mem[self.entry + 12:self.entry + 22] = bytes(4) + self.MAC
         self.publish(gid_of(node))
@@ -246,6 +248,17 @@ class Impostor:
         self.region.write(self.back + 64, 4,
                           (prod - self.region.lane_size) & 0xffffffff)
 
+    def read_frames(self):
+        """Always too late, and never so late that they are dropped."""
+        if time.monotonic() < self.read:
+            return
+        self.read = time.monotonic() + 0.15
+        prod = self.region.read(self.back + 20, 4)
+        cons = self.region.read(self.back + 72, 4)
+        used = self.region.lane_size - (132 << 10)  # room for one remains
+        if (prod - cons) & 0xffffffff > used:
+            self.region.write(self.back + 72, 4, (prod - used) & 0xffffffff)
+
     def write_pads(self):
         size = self.region.lane_size
         if not self.beat:
@@ -262,7 +275,8 @@ class Impostor:
 
 def pretend(region, name, seconds, node, slot):
     impostor = Impostor(region, node, slot)
-    attack = {"full": impostor.fill_requests, "pads": impostor.write_pads,
+    attack = {"full": impostor.fill_requests, "slow": impostor.read_frames,
+              "pads": impostor.write_pads,
               "words": impostor.write_words}[name]
     for _ in until(seconds):
         attack()
@@ -292,7 +306,7 @@ def main():
         usurp(region, float(words[1]), int(words[2]))
     elif words[0] == "scribble":
         scribble(region, float(words[1]), int(words[2], 0))
-    elif words[0] in ("full", "pads", "words"):
+    elif words[0] in ("full", "slow", "pads", "words"):
         pretend(region, words[0], float(words[1]), int(words[2]),
                 int(words[3]))
     else:

@@ -6,6 +6,7 @@
 #define MIC_COMPAT_H
 
 #include <linux/mm.h>
+#include <linux/netdevice.h>
 #include <linux/version.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -65,6 +66,12 @@ mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 #else
 #define mic_dma_buf_vmap	dma_buf_vmap_unlocked
 #define mic_dma_buf_vunmap	dma_buf_vunmap_unlocked
+#endif
+
+/* 6.2, and the later ones of 6.1, have this. */
+#ifndef DEV_STATS_INC
+#define DEV_STATS_INC(ndev, field)	\
+	atomic_long_inc((atomic_long_t *)&(ndev)->stats.field)
 #endif
 
 /* 6.12 passes the attribute bundle instead of the udata here, too. */
