@@ -148,7 +148,10 @@ class Agent:
         self.wait_on(sock, lambda _: self.caller_says(call))
 
     def caller_says(self, call):
-        data = self.callers[call].recv(1 << 16)
+        try:
+            data = self.callers[call].recv(1 << 16)
+        except ConnectionResetError:  # killed, with something unread
+            data = b""
         if not data:
             self.caller_gone(call)
             return

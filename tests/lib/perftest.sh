@@ -53,7 +53,7 @@ run_pair() {
 		>"$SCRATCH/client" 2>&1 || client=$?
 	wait "$server" || status=$?
 	[ "$((client + status))" -ne 0 ] || return 0
-	note_file "$SCRATCH/client" 5
+	note_file "$SCRATCH/client" 12
 	note_file "$SCRATCH/server" 5
 	# Last, where a test that fails shows it.
 	echo "the client ends with $client: $*"
