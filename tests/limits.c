@@ -334,6 +334,29 @@ static bool max_dm(void)
 	return check(!ibv_free_dm(dm), "ibv_free_dm fails") && ok;
 }
 
+/* The pool is of pages: two bytes of two pieces do not fit into its last one. */
+static bool max_dm_pieces(void)
+{
+	struct ibv_alloc_dm_attr attr = { 0 };
+	struct ibv_device_attr_ex ex;
+	struct ibv_dm *dm[2];
+	bool ok;
+
+	if (ibv_query_device_ex(setup.a_dev.ctx, NULL, &ex))
+		bail("ibv_query_device_ex fails");
+	attr.length = ex.max_dm_size - sysconf(_SC_PAGESIZE);
+	dm[0] = ibv_alloc_dm(setup.a_dev.ctx, &attr);
+	attr.length = 1;
+	dm[1] = ibv_alloc_dm(setup.a_dev.ctx, &attr);
+	if (!check(dm[0] && dm[1], "all of it: %s", strerror(errno)))
+		return false;
+	ok = check(!ibv_alloc_dm(setup.a_dev.ctx, &attr) && errno == ENOMEM,
+		   "another one");
+	return check(!ibv_free_dm(dm[0]) && !ibv_free_dm(dm[1]),
+		     "ibv_free_dm fails") &&
+	       ok;
+}
+
 /* --- messages and regions ------------------------------------------------------- */
 
 /* Between @length bytes there and nothing here. */
@@ -588,6 +611,7 @@ static const struct {
 	{ max_srq_wr, "max_srq_wr, and one more" },
 	{ max_srq_sge, "max_srq_sge, and one more" },
 	{ max_dm, "all of the device's memory, and one byte more" },
+	{ max_dm_pieces, "all of the device's memory, in pieces" },
 	{ max_message, "max_msg_sz, and one byte more" },
 	{ gid_table, "gid_tbl_len, and one more" },
 	{ ports, "phys_port_cnt, and one more" },

@@ -19,15 +19,22 @@
 #include "ring.h"
 #include "uctx.h"
 
-static int mic_dm_charge(struct mic_dev *dev, u64 bytes)
+/* The pool is of pages, so each piece counts as many bytes as its pages have. */
+static int mic_dm_charge(struct mic_dev *dev, u64 length)
 {
-	if (bytes > MIC_MAX_DM)
+	if (length > MIC_MAX_DM)
 		return -ENOMEM;
-	if (atomic_long_add_return(bytes, &dev->dm_bytes) > MIC_MAX_DM) {
-		atomic_long_sub(bytes, &dev->dm_bytes);
+	if (atomic_long_add_return(PAGE_ALIGN(length), &dev->dm_bytes) >
+	    MIC_MAX_DM) {
+		atomic_long_sub(PAGE_ALIGN(length), &dev->dm_bytes);
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+static void mic_dm_uncharge(struct mic_dev *dev, u64 length)
+{
+	atomic_long_sub(PAGE_ALIGN(length), &dev->dm_bytes);
 }
 
 /* The last mapping of the memory is gone, and so is the memory for its owner. */
@@ -152,7 +159,7 @@ err_memory:
 err_free:
 	kfree(dm);
 err_charge:
-	atomic_long_sub(attr->length, &dev->dm_bytes);
+	mic_dm_uncharge(dev, attr->length);
 	return ERR_PTR(err);
 }
 
@@ -160,7 +167,7 @@ int mic_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct mic_dm *dm = container_of(ibdm, struct mic_dm, ibdm);
 
-	atomic_long_sub(ibdm->length, &to_mic_dev(ibdm->device)->dm_bytes);
+	mic_dm_uncharge(to_mic_dev(ibdm->device), ibdm->length);
 	mic_dm_put_memory(dm);
 	kfree(dm);
 	return 0;
