@@ -325,6 +325,39 @@ static bool gains_rights(struct stage *stage)
 	return ok;
 }
 
+/* Offsets are its addresses, those of its owner too. */
+static bool zero_based(struct stage *stage)
+{
+	const int access = READ_WRITE | IBV_ACCESS_ZERO_BASED;
+	uint8_t *from = stage->setup->a_mem.addr;
+	uint8_t *to = stage->setup->b_mem.addr;
+	struct ibv_mr *source =
+		ibv_reg_mr(stage->setup->a_dev.pd, from + 200, 1000, access);
+	struct ibv_mr *target =
+		ibv_reg_mr(stage->setup->b_dev.pd, to + 100, 1000, access);
+	struct ibv_sge sge = { .addr = 992, .length = 8 };
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	bool ok;
+
+	if (!source || !target)
+		bail("ibv_reg_mr: %s", strerror(errno));
+	fill(stage->setup);
+	memset(from + 1192, 0x6d, 8);
+	sge.lkey = source->lkey;
+	wr.wr.rdma.rkey = target->rkey;
+	wr.wr.rdma.remote_addr = 5;
+	post_send(&stage->a, &wr);
+	ok = cq_expect(stage->a.send_cq, 1, IBV_WC_SUCCESS) &&
+	     all_are(to, 105, FILL_BYTE) && all_are(to + 105, 8, 0x6d) &&
+	     all_are(to + 113, 8, FILL_BYTE);
+	wr.wr.rdma.remote_addr = (uintptr_t)target->addr;
+	post_send(&stage->a, &wr);
+	ok = cq_expect(stage->a.send_cq, 1, IBV_WC_REM_ACCESS_ERR) && ok;
+	ibv_dereg_mr(source);
+	ibv_dereg_mr(target);
+	return ok;
+}
+
 static bool loses_rights(struct stage *stage)
 {
 	struct setup *setup = stage->setup;
@@ -554,6 +587,7 @@ static const struct {
 	{ null_of_other_pd, "null region: of another PD", false },
 	{ null_stale, "null region: deregistered", false },
 	{ dm_imported, "device memory imported", false },
+	{ zero_based, "a zero based region", false },
 	{ gains_rights, "registered again: for writing, too", false },
 	{ loses_rights, "registered again: for reading only", false },
 	{ gains_too_much, "registered again: for more than may be", false },

@@ -156,18 +156,38 @@ static bool type1_rights(struct stage *stage)
 	return free_window(mw) && ok;
 }
 
+/* IBA o10-36.2.2: refused by the library, and by the device. */
 static bool type1_zero_based(struct stage *stage)
 {
 	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.bind_info = bind_info(&stage->memory, 100, 200,
+				       WRITE_ONLY | IBV_ACCESS_ZERO_BASED),
+	};
+	int error = ibv_bind_mw(stage->b[0].qp, mw, &bind);
+	bool ok = check(error == EINVAL, "ibv_bind_mw: %s", strerror(error));
+
+	ok = bind_type2(&stage->b[0], mw, ibv_inc_rkey(mw->rkey),
+			&bind.bind_info, IBV_WC_MW_BIND_ERR) &&
+	     ok;
+	return free_window(mw) && ok;
+}
+
+static bool type2_zero_based(struct stage *stage)
+{
+	struct ibv_mw *mw = new_window(stage, IBV_MW_TYPE_2);
+	struct ibv_mw_bind_info info = bind_info(
+		&stage->memory, 100, 200, WRITE_ONLY | IBV_ACCESS_ZERO_BASED);
+	const uint32_t rkey = ibv_inc_rkey(mw->rkey);
 	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, 8);
 	struct ibv_send_wr wr = send_wr(ACCESS_ID, IBV_WR_RDMA_WRITE, &sge, 1);
 	bool ok;
 
 	memset(stage->setup->a_mem.addr, 0x99, 8);
 	memset(stage->memory.addr, 0, REGION_BYTES);
-	ok = bind1(stage, mw, 100, 200, WRITE_ONLY | IBV_ACCESS_ZERO_BASED);
+	ok = bind_type2(&stage->b[0], mw, rkey, &info, IBV_WC_SUCCESS);
 	wr.wr.rdma.remote_addr = 0;
-	wr.wr.rdma.rkey = mw->rkey;
+	wr.wr.rdma.rkey = rkey;
 	post_send(&stage->a[0], &wr);
 	ok = ok && cq_expect(stage->a[0].send_cq, ACCESS_ID, IBV_WC_SUCCESS) &&
 	     check(stage->memory.addr[99] == 0 &&
@@ -511,7 +531,7 @@ static const struct {
 	{ type1_range, "type 1: its range and no more", IBV_QPT_RC },
 	{ type1_below, "type 1: below its range", IBV_QPT_RC },
 	{ type1_rights, "type 1: its rights and no more", IBV_QPT_RC },
-	{ type1_zero_based, "type 1: zero based", IBV_QPT_RC },
+	{ type1_zero_based, "type 1: never zero based", IBV_QPT_RC },
 	{ type1_rebind, "type 1: bound again", IBV_QPT_RC },
 	{ type1_unbind, "type 1: unbound", IBV_QPT_RC },
 	{ type1_any_qp, "type 1: for each QP of its PD", IBV_QPT_RC },
@@ -520,6 +540,7 @@ static const struct {
 	{ freed, "a freed window", IBV_QPT_RC },
 	{ region_in_use, "a region with a window can't go", IBV_QPT_RC },
 	{ type2_one_qp, "type 2: for its QP only", IBV_QPT_RC },
+	{ type2_zero_based, "type 2: zero based", IBV_QPT_RC },
 	{ type2_bind_twice, "type 2: bound while bound", IBV_QPT_RC },
 	{ local_inv, "type 2: invalidated by its owner", IBV_QPT_RC },
 	{ remote_inv, "type 2: invalidated by the peer", IBV_QPT_RC },

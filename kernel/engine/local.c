@@ -171,6 +171,8 @@ static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
 	    mr->mkey.key == wqe->bind.mr_lkey &&
 	    mr->mkey.pd == qp->ibqp->pd &&
 	    mic_bind_rights_ok(mr, wqe->bind.access) &&
+	    /* IBA o10-36.2.2 */
+	    !(mw->type == IB_MW_TYPE_1 && wqe->bind.access & IB_ZERO_BASED) &&
 	    mic_bind_range_ok(mr, wqe->bind.addr, wqe->bind.length)) {
 		mic_bind(qp, mw, mr, wqe->bind.new_rkey);
 		status = IB_WC_SUCCESS;

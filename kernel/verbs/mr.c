@@ -208,6 +208,8 @@ static struct ib_mr *mic_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		return mic_reg_null_mr(ibpd, start, length, iova, access);
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
+	if (access & IB_ZERO_BASED)
+		iova = 0;
 	if (access & IB_ACCESS_ON_DEMAND)
 		return mic_odp_reg_mr(ibpd, start, length, iova, access);
 
@@ -286,6 +288,9 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		return ERR_PTR(err);
 
 	mic_mkey_hide(dev, &mr->mkey);
+	if ((flags & IB_MR_REREG_ACCESS ? access : mr->mkey.access) &
+	    IB_ZERO_BASED)
+		iova = 0;
 	if (repin) {
 		flags |= IB_MR_REREG_TRANS;
 		start = mr->umem->address;

@@ -36,6 +36,12 @@ static struct mic_keys *mr_keys(const struct verbs_mr *vmr)
 	return &to_mctx(vmr->ibv_mr.context)->keys;
 }
 
+/* What the first byte is called. */
+static uint64_t base_of(uint64_t iova, int access)
+{
+	return access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+}
+
 struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  uint64_t iova, int access)
 {
@@ -43,7 +49,7 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	const struct mic_key key = {
 		.pd_handle = pd->handle,
 		.access = access,
-		.iova = iova,
+		.iova = base_of(iova, access),
 		.length = length,
 		.addr = addr,
 	};
@@ -57,7 +63,7 @@ struct ibv_mr *mic_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 	ret = ibv_cmd_reg_mr(pd, addr, length, iova, access, vmr, &cmd,
 			     sizeof(cmd), &resp, sizeof(resp));
 	/* pages that may not be there are not for the direct path */
-	if (!ret && !(access & IBV_ACCESS_ZERO_BASED) && !on_demand(access))
+	if (!ret && !on_demand(access))
 		mic_keys_add(&to_mctx(pd->context)->keys, vmr->ibv_mr.lkey,
 			     &key);
 	return finish_mr(vmr, ret);
@@ -158,13 +164,13 @@ int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 	/* where it failed, whatever is left of the region is the kernel's */
 	if (ret || !known)
 		return ret;
-	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
-		key.addr = addr;
-		key.iova = (uintptr_t)addr;
-		key.length = length;
-	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		key.access = access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		key.addr = addr;
+		key.iova = base_of((uintptr_t)addr, key.access);
+		key.length = length;
+	}
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		key.pd_handle = pd->handle;
 	mic_keys_add(mr_keys(vmr), vmr->ibv_mr.lkey, &key);
