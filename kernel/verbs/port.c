@@ -9,6 +9,8 @@
 #include <rdma/ib_addr.h>
 #include <rdma/ib_mad.h>
 
+#include <mic/compat.h>
+
 #include "dev.h"
 #include "odp.h"
 
@@ -70,6 +72,7 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_MEM_WINDOW |
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				 IB_DEVICE_MEM_MGT_EXTENSIONS;
+	attr->device_cap_flags |= MIC_DEVICE_ATOMIC_WRITE;
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	mic_odp_caps(attr);
 	attr->timestamp_mask = U64_MAX;

@@ -68,6 +68,9 @@ mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 #define mic_dma_buf_vunmap	dma_buf_vunmap_unlocked
 #endif
 
+/* 6.2 has a name for it. */
+#define MIC_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
+
 /* 6.2, and the later ones of 6.1, have this. */
 #ifndef DEV_STATS_INC
 #define DEV_STATS_INC(ndev, field)	\
