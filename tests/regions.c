@@ -331,10 +331,10 @@ static bool zero_based(struct stage *stage)
 	const int access = READ_WRITE | IBV_ACCESS_ZERO_BASED;
 	uint8_t *from = stage->setup->a_mem.addr;
 	uint8_t *to = stage->setup->b_mem.addr;
-	struct ibv_mr *source =
-		ibv_reg_mr(stage->setup->a_dev.pd, from + 200, 1000, access);
-	struct ibv_mr *target =
-		ibv_reg_mr(stage->setup->b_dev.pd, to + 100, 1000, access);
+	struct ibv_mr *source = ibv_reg_mr(stage->setup->a_dev.pd, from + 200,
+					   1000, access);
+	struct ibv_mr *target = ibv_reg_mr(stage->setup->b_dev.pd, to + 100,
+					   1000, access);
 	struct ibv_sge sge = { .addr = 992, .length = 8 };
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
 	bool ok;

@@ -56,7 +56,7 @@ int mic_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 	int ret;
 
 	if (bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
-		return EINVAL;	/* of type 1 there are none, IBA o10-36.2.2 */
+		return EINVAL; /* of type 1 there are none, IBA o10-36.2.2 */
 	ret = mic_post_send(qp, &wr, &bad_wr);
 	if (!ret)
 		mw->rkey = wr.bind_mw.rkey;
