@@ -260,10 +260,11 @@ int scif_listen(scif_epd_t epd, int backlog);
  * @epd: endpoint; if it has no port, it gets one
  * @dst: the peer
  *
- * Blocks until the peer has accepted, about 10 seconds at most. With
- * O_NONBLOCK it begins, and fails with EINPROGRESS also while under way; when
- * poll() shows POLLOUT, the next call returns the result. After a failure
- * the endpoint can be used again.
+ * Blocks until the peer has accepted, about 10 seconds at most. After EINTR the
+ * next call waits for the same attempt. With O_NONBLOCK it begins, and fails with
+ * EINPROGRESS also while under way; when poll() shows POLLOUT, the next call
+ * returns the result: success also if the peer has accepted and closed meanwhile.
+ * After a failure the endpoint can be used again.
  *
  * Return: the endpoint's port.
  * Errors: EINVAL (@dst is NULL, its port is 0, or the endpoint was
@@ -412,11 +413,12 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * process is told, and waited for.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
- * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping is in the
- * way), ENXIO (not all of it is in windows), EACCES (against a window's
- * protection, or a window cannot be read), EOPNOTSUPP (the device cannot do it,
- * only mic devices can; between machines without apertures, only windows of memory of
- * scif_alloc_dm() can be mapped), ENOMEM, ENOTCONN, ECONNRESET.
+ * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping, or one that
+ * another thread is making, is in the way), ENXIO (not all of it is in windows),
+ * EACCES (against a window's protection, or a window cannot be read), EOPNOTSUPP
+ * (the device cannot do it, only mic devices can; between machines without
+ * apertures, only windows of memory of scif_alloc_dm() can be mapped), ENOMEM,
+ * ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);

@@ -17,7 +17,6 @@
 
 /* Source ports of attempts, out of the way of what scif_bind() chooses. */
 enum {
-	FIRST_SOURCE = 61001,
 	SOURCES = 4500,
 	READS = 16,
 	RETRIES = 7,
@@ -207,7 +206,8 @@ static int bind_source(struct rdma_cm_id *id)
 	uint32_t i, start = scif_random() % SOURCES;
 
 	for (i = 0; i < SOURCES; i++) {
-		scif_set_port(&source, FIRST_SOURCE + (start + i) % SOURCES);
+		scif_set_port(&source,
+			      SCIF_FIRST_SOURCE + (start + i) % SOURCES);
 		if (!rdma_bind_addr(id, (struct sockaddr *)&source))
 			return 0;
 		if (errno != EADDRINUSE)
@@ -295,7 +295,10 @@ static int result(struct scif_endpoint *ep, scif_epd_t epd)
 		ep->connect_untold = false;
 		return err;
 	case SCIF_DISCONNECTED:
-		return EINVAL;
+		/* The peer may be gone before the result is asked for. */
+		err = ep->connect_untold ? 0 : EINVAL;
+		ep->connect_untold = false;
+		return err;
 	case SCIF_CLOSED:
 		return EBADF;
 	default:
@@ -345,13 +348,16 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 		err = begin(ep, epd, node, dst->port);
 	}
 	pthread_mutex_unlock(&ep->lock);
-	if (err != EINPROGRESS || state == SCIF_CONNECTING ||
-	    fcntl(epd, F_GETFL) & O_NONBLOCK)
+	if (err != EINPROGRESS || fcntl(epd, F_GETFL) & O_NONBLOCK)
 		return err;
 	if (scif_connect_wait(ep, epd))
 		return EINTR;
 	pthread_mutex_lock(&ep->lock);
 	err = result(ep, epd);
+	/* Another thread has been told why not. */
+	if (!err && scif_state(ep) != SCIF_CONNECTED &&
+	    scif_state(ep) != SCIF_DISCONNECTED)
+		err = ENODEV;
 	pthread_mutex_unlock(&ep->lock);
 	if (!err)
 		scif_refresh(ep, epd);

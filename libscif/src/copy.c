@@ -256,7 +256,8 @@ static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	if (region)
 		return copy_directly(ep, opcode, region, addr, length, roffset,
 				     flags);
-	if (errno && errno != ENOMEM)
+	/* Some memory can be had by nobody but its process: what it maps. */
+	if (errno && errno != ENOMEM && errno != EFAULT)
 		return errno;
 	return copy_bouncing(ep, opcode, addr, length, roffset, flags);
 }

@@ -18,7 +18,11 @@
 #include "internal.h"
 #include "rma.h"
 
-enum { CM_BACKLOG = 1024, PORT_TRIES = 64 };
+enum {
+	CM_BACKLOG = 1024,
+	PORT_TRIES = 64,
+	CHOSEN_PORTS = SCIF_FIRST_SOURCE - SCIF_PORT_RSVD - 1
+};
 
 uint64_t scif_now_ms(void)
 {
@@ -241,8 +245,8 @@ int scif_hold_port(struct scif_endpoint *ep, uint16_t port)
 	} else {
 		err = hold(ep, 0);
 		for (i = 0; err == EINVAL && i < PORT_TRIES; i++)
-			err = hold(ep,
-				   SCIF_PORT_RSVD + 1 + scif_random() % 60000);
+			err = hold(ep, SCIF_PORT_RSVD + 1 +
+					       scif_random() % CHOSEN_PORTS);
 		if (err == EINVAL)
 			err = ENOSPC;
 	}

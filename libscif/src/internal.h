@@ -27,6 +27,7 @@
 
 enum {
 	SCIF_MAX_NODES = 256,
+	SCIF_FIRST_SOURCE = 61001, /* of ports that attempts come from */
 	SCIF_CONNECT_MS = 10000,
 	SCIF_ACCEPT_MS = 5000, /* the answer may get lost once */
 	SCIF_RESOLVE_MS = 1000,
@@ -351,6 +352,8 @@ int scif_nodes(const struct scif_node **nodes, unsigned int *self);
 /* The numbers of those that are there, as far as one knows; after scif_nodes(). */
 int scif_nodes_there(uint16_t *list, int room);
 bool scif_is_there(const struct scif_node *node);
+/* In the child of a fork: another thread may have been looking for them. */
+void scif_nodes_abandon(void);
 /* Can memory of the node be mapped? */
 enum scif_maps {
 	SCIF_MAPS_NOT,

@@ -27,6 +27,7 @@ struct mapping {
 	uint8_t *addr;
 	size_t length;
 	size_t mapped; /* by so many parts */
+	bool ready;    /* all parts are there: others may end it */
 	unsigned int count;
 	struct part parts[];
 };
@@ -116,7 +117,11 @@ static int to_errno(int error)
 		return EACCES;
 	case ERANGE:
 		return ENXIO;
+	case ENOSPC: /* as many windows as there can be */
+		return ENOMEM;
 	case ENOTCONN:
+	case ENOENT:
+	case EIO:
 		return ECONNRESET;
 	default:
 		return error;
@@ -198,7 +203,7 @@ static bool overlaps(const struct mapping *mapping, const uint8_t *addr,
 
 /*
  * Mappings that are replaced as a whole, out of the list. One that would be
- * replaced in part is in the way: EINVAL.
+ * replaced in part, or is still being made, is in the way: EINVAL.
  */
 static int take_replaced(const uint8_t *addr, size_t len,
 			 struct mapping **replaced)
@@ -208,7 +213,8 @@ static int take_replaced(const uint8_t *addr, size_t len,
 
 	pthread_mutex_lock(&mappings_lock);
 	for (mapping = mappings; mapping; mapping = mapping->next)
-		if (overlaps(mapping, addr, len) && !is_in(mapping, addr, len))
+		if (overlaps(mapping, addr, len) &&
+		    (!mapping->ready || !is_in(mapping, addr, len)))
 			err = EINVAL;
 	for (link = &mappings; !err && (mapping = *link);) {
 		if (!is_in(mapping, addr, len)) {
@@ -296,7 +302,8 @@ static struct mapping *take_mapping(void *addr, size_t len)
 
 	pthread_mutex_lock(&mappings_lock);
 	for (link = &mappings; (mapping = *link); link = &mapping->next) {
-		if (mapping->addr == addr && mapping->length == len) {
+		if (mapping->ready && mapping->addr == addr &&
+		    mapping->length == len) {
 			*link = mapping->next;
 			break;
 		}
@@ -331,6 +338,9 @@ static int map_pieces(struct scif_endpoint *ep,
 	mappings = mapping;
 	pthread_mutex_unlock(&mappings_lock);
 	err = map_parts(mapping, pieces, prot);
+	pthread_mutex_lock(&mappings_lock);
+	mapping->ready = !err;
+	pthread_mutex_unlock(&mappings_lock);
 	if (err && forget_mapping(mapping)) {
 		unmap_parts(mapping);
 		munmap(mapping->addr + mapping->mapped, len - mapping->mapped);

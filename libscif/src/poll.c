@@ -39,13 +39,21 @@ short scif_ready(struct scif_endpoint *ep)
 	case SCIF_CONNECTED:
 		return ready_connected(ep);
 	case SCIF_DISCONNECTED:
-		return POLLHUP | (scif_bytes(ep) ? POLLIN : 0);
+		return POLLHUP | (scif_bytes(ep) ? POLLIN : 0) |
+		       (ep->connect_untold ? POLLOUT : 0);
 	case SCIF_CLOSED:
 		return POLLNVAL;
 	default:
 		/* The result of scif_connect() waits, or nothing can come. */
 		return ep->connect_error ? POLLOUT : POLLERR;
 	}
+}
+
+/* There is but one kind of data. */
+static short with_normal(short ready)
+{
+	return ready | (ready & POLLIN ? POLLRDNORM : 0) |
+	       (ready & POLLOUT ? POLLWRNORM : 0);
 }
 
 /* What is so for all of them; how many have something. */
@@ -68,7 +76,8 @@ static int look(struct scif_pollepd *epds, struct pollfd *fds,
 		scif_cool(ep, epds[i].epd);
 		/* What was shown must not wake poll() for nothing. */
 		scif_refresh(ep, epds[i].epd);
-		epds[i].revents = scif_ready(ep) & (epds[i].events | always);
+		epds[i].revents = with_normal(scif_ready(ep)) &
+				  (epds[i].events | always);
 		found += epds[i].revents != 0;
 		scif_put(ep);
 	}

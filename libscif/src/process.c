@@ -503,6 +503,7 @@ static void forget(void)
 	atomic_store(&scif_process.patient, false);
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
+	scif_nodes_abandon();
 	scif_map_abandon();
 	scif_memory_abandon();
 	scif_table_abandon(null);

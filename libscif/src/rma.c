@@ -15,6 +15,7 @@ enum { LOOK_MS = 20 };
 
 int scif_rma_open(struct scif_endpoint *ep)
 {
+	pthread_condattr_t attr;
 	struct scif_rma *rma;
 
 	if (ep->rma)
@@ -30,7 +31,11 @@ int scif_rma_open(struct scif_endpoint *ep)
 	pthread_mutex_init(&rma->call_lock, NULL);
 	pthread_mutex_init(&rma->settle_lock, NULL);
 	pthread_mutex_init(&rma->reply_lock, NULL);
-	pthread_cond_init(&rma->replied, NULL);
+	/* What is waited for has nothing to do with the time of day. */
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&rma->replied, &attr);
+	pthread_condattr_destroy(&attr);
 	ep->rma = rma;
 	return 0;
 }
@@ -74,7 +79,7 @@ static int wait_reply(struct scif_endpoint *ep)
 	while (!rma->has_reply) {
 		if (scif_state(ep) != SCIF_CONNECTED)
 			return ECONNRESET;
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += LOOK_MS * 1000000L;
 		until.tv_sec += until.tv_nsec / 1000000000L;
 		until.tv_nsec %= 1000000000L;

@@ -387,6 +387,7 @@ static int count_windows(const struct scif_rma *rma, uint64_t offset,
 	return hole || at != end ? 0 : (int)(i - first);
 }
 
+/* All of them, or NULL. */
 static struct scif_closing *make_closings(unsigned int count)
 {
 	struct scif_closing *list = NULL, *one;
@@ -394,11 +395,17 @@ static struct scif_closing *make_closings(unsigned int count)
 	while (count--) {
 		one = calloc(1, sizeof(*one));
 		if (!one)
-			break;
+			goto free_list;
 		one->next = list;
 		list = one;
 	}
 	return list;
+free_list:
+	while ((one = list)) {
+		list = one->next;
+		free(one);
+	}
+	return NULL;
 }
 
 /* With the windows' lock. */
@@ -415,8 +422,10 @@ static int remove_windows(struct scif_endpoint *ep, uint64_t offset,
 	if (!count)
 		return ENXIO;
 	list = make_closings(count);
+	if (!list)
+		return ENOMEM;
 	rma->last_release++;
-	for (i = 0; i < (unsigned int)count && list; i++) {
+	for (i = 0; i < (unsigned int)count; i++) {
 		one = list;
 		list = one->next;
 		one->window = rma->windows[first + i];
@@ -432,7 +441,7 @@ static int remove_windows(struct scif_endpoint *ep, uint64_t offset,
 		if (one->release == rma->last_release)
 			scif_barrier_set(rma, &one->own);
 	ask_release(ep);
-	return i == (unsigned int)count ? 0 : ENOMEM;
+	return 0;
 }
 
 static int do_unregister(struct scif_endpoint *ep, off_t offset, size_t len)

@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "behaviour.h"
@@ -414,6 +416,76 @@ static bool nonblocking_connect(void)
 	return ok;
 }
 
+/* What the peer has sent is there, though it is gone before the result is read. */
+static bool connected_and_left(void)
+{
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int epd = scif_open(), listener, other, bound;
+	char text[4] = "";
+	bool ok;
+
+	bound = scif_bind(epd, 0);
+	fcntl(epd, F_SETFL, O_NONBLOCK);
+	port.port = peer_listen(&listener, 1);
+	ok = fails(scif_connect(epd, &port), EINPROGRESS, "begin");
+	other = peer_accept(listener);
+	ok = succeeds(peer_send(other, "bye", 4, SCIF_SEND_BLOCK), 4, "send") &&
+	     ok;
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(epd, POLLHUP) && shows(epd, POLLOUT) &&
+	     succeeds(scif_connect(epd, &port), bound, "its result") &&
+	     succeeds(scif_recv(epd, text, 4, SCIF_RECV_BLOCK), 4, "recv") &&
+	     check(!strcmp(text, "bye"), "the bytes") &&
+	     fails(scif_connect(epd, &port), EINVAL, "after that") && ok;
+	scif_close(epd);
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
+static void nothing(int signal)
+{
+	(void)signal;
+}
+
+/* A signal ends the call, and the next one waits for the same attempt. */
+static bool connect_under_signals(void)
+{
+	static const struct itimerval often = { { 0, 50000 }, { 0, 50000 } },
+				      never;
+	struct sigaction action = { .sa_handler = nothing };
+	struct scif_port_id port = { peer_node, NO_PORT };
+	int i, epd, listener, other, bound, ret, interrupted = 0;
+	bool ok = true;
+
+	sigaction(SIGALRM, &action, NULL);
+	port.port = peer_listen(&listener, 1);
+	for (i = 0; i < 3 && ok; i++) {
+		struct peer_call call = { .op = PEER_ACCEPT,
+					  .epd = listener,
+					  .flags = SCIF_ACCEPT_SYNC };
+		bool asked = false;
+
+		epd = scif_open();
+		bound = scif_bind(epd, 0);
+		setitimer(ITIMER_REAL, &often, NULL);
+		do {
+			ret = scif_connect(epd, &port);
+			if (ret < 0 && errno == EINTR && interrupted++ >= 3 &&
+			    !asked) {
+				peer_begin(&call);
+				asked = true;
+			}
+		} while (ret < 0 && errno == EINTR);
+		setitimer(ITIMER_REAL, &never, NULL);
+		ok = succeeds(ret, bound, "connect") &&
+		     check(asked, "no signal ended it");
+		other = peer_finish(&call);
+		close_pair(epd, other);
+	}
+	peer_op_epd(PEER_CLOSE, listener);
+	return ok;
+}
+
 const struct behaviour connection_cases[] = {
 	{ 1, "open sets close-on-exec", close_on_exec },
 	{ 2, "a privileged port without privilege: EACCES", bind_unprivileged },
@@ -437,5 +509,7 @@ const struct behaviour connection_cases[] = {
 	{ 17, "connect leaves rand() alone", random_numbers_are_left },
 	{ 22, "connecting to one's own node", own_node_works },
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
+	{ 23, "connected, and the peer has left", connected_and_left },
+	{ 23, "connect under signals", connect_under_signals },
 	{ 0, NULL, NULL }
 };

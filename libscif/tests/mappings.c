@@ -75,6 +75,37 @@ static bool arguments(void)
 	return ok;
 }
 
+/* Memory that cannot be pinned is copied to and from all the same. */
+static bool copied_to(void)
+{
+	enum { BYTES = 64 * PAGE };
+	const int flags[] = { 0, SCIF_RMA_USECACHE };
+	int own, other, i;
+	uint8_t *mem, *from;
+	bool ok = true;
+
+	connect_pair(&own, &other);
+	peer_register(other, 0, 2 * BYTES, 0, RW, FIXED);
+	from = malloc(BYTES);
+	if (!from)
+		bail("no memory");
+	mem = scif_mmap(NULL, BYTES, RW, 0, own, BYTES);
+	ok = check(mem != SCIF_MMAP_FAILED, "scif_mmap");
+	for (i = 0; i < 2 && ok; i++) {
+		memset(from, 0x31 + i, BYTES);
+		ok = succeeds(scif_vwriteto(own, from, BYTES, 0, SCIF_RMA_SYNC),
+			      0, "write") &&
+		     succeeds(scif_vreadfrom(own, mem, BYTES, 0,
+					     SCIF_RMA_SYNC | flags[i]),
+			      0, "read into a mapping") &&
+		     check(!memcmp(mem, from, BYTES), "the bytes");
+	}
+	scif_munmap(mem, BYTES);
+	free(from);
+	close_pair(own, other);
+	return ok;
+}
+
 /* A look, not a fault, which would be logged. */
 static bool is_nothing(volatile uint64_t *word)
 {
@@ -414,6 +445,7 @@ const struct behaviour mapped_cases[] = {
 	{ 49, "mmap: shared, not inherited, survives one's close", shared },
 	{ 49, "mmap: survives the peer's close", survives_peer },
 	{ 49, "mmap: messages from and to it", messages },
+	{ 49, "mmap: what is read goes there", copied_to },
 	{ 49, "mmap: the closed one's number in a child", stranger_in_child },
 	{ 49, "mmap: beside others that fail", beside_failing },
 	{ 0, NULL, NULL }

@@ -287,6 +287,26 @@ static bool bad_entries(void)
 	return ok;
 }
 
+/* poll(2) has these beside IN and OUT. */
+static bool normal_data(void)
+{
+	struct scif_pollepd entry = { -1, POLLRDNORM, 0 };
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	entry.epd = own;
+	ok = succeeds(scif_poll(&entry, 1, 0), 0, "nothing yet") &&
+	     succeeds(peer_send(other, "x", 1, 1), 1, "send") &&
+	     succeeds(scif_poll(&entry, 1, -1), 1, "a byte") &&
+	     check(entry.revents == POLLRDNORM, "0x%x", entry.revents);
+	entry.events = POLLWRNORM;
+	ok = ok && succeeds(scif_poll(&entry, 1, -1), 1, "room") &&
+	     check(entry.revents == POLLWRNORM, "0x%x", entry.revents);
+	close_pair(own, other);
+	return ok;
+}
+
 const struct behaviour readiness_cases[] = {
 	{ 29, "listening: IN while a request is pending", listening },
 	{ 30, "connected: IN and OUT", connected },
@@ -294,6 +314,7 @@ const struct behaviour readiness_cases[] = {
 	{ 32, "other states: ERR", other_states },
 	{ 33, "poll, scif_poll and epoll wake", sleepers },
 	{ 33, "scif_poll with other descriptors", poll_arguments },
+	{ 33, "scif_poll for RDNORM and WRNORM", normal_data },
 	{ 33, "scif_poll with bad entries: EFAULT", bad_entries },
 	{ 0, NULL, NULL }
 };
