@@ -19,6 +19,9 @@
 
 enum { WRITES = 7, READS = 5, ATOMICS = 3, BYTES = 100, WORD = 8 };
 
+/* It begins within a page, and another machine grants whole ones only. */
+#define MEMORY_BYTES (4 * PAGE_BYTES)
+
 static struct setup setup;
 static struct endpoint a, b;
 static bool mapped; /* the process can reach the memory */
@@ -91,12 +94,14 @@ static bool requests(enum ibv_wr_opcode opcode, unsigned int n, uint32_t bytes)
 {
 	struct ibv_sge sge = region_sge(&setup.a_mem, 0, bytes);
 	struct ibv_send_wr wr = send_wr(1, opcode, &sge, 1);
+	uint64_t page = (setup.b_mem.rdma_addr + PAGE_BYTES - 1) &
+			~(PAGE_BYTES - 1);
 
 	if (opcode_is_atomic(opcode)) {
-		wr.wr.atomic.remote_addr = (setup.b_mem.rdma_addr + 7) & ~7ULL;
+		wr.wr.atomic.remote_addr = page;
 		wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
 	} else {
-		wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr;
+		wr.wr.rdma.remote_addr = page;
 		wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
 	}
 	while (n--) {
@@ -129,7 +134,7 @@ int main(int argc, char **argv)
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	bool ok;
 
-	setup_open(&setup, &argc, argv, PAGE_BYTES);
+	setup_open(&setup, &argc, argv, MEMORY_BYTES);
 	mapped = !setup_is_remote(&setup) || argc == 2;
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
 	if (micdv_set_path(a.qp, MICDV_PATH_DIRECT))
