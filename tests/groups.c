@@ -239,6 +239,27 @@ static bool joined_twice(struct stage *stage)
 	       gets_nothing(stage, 4);
 }
 
+/* The device has no LIDs; ib_core counts a group for each, and what is in one. */
+static bool two_lids(struct stage *stage)
+{
+	struct endpoint *ep = &stage->members[4];
+	bool ok;
+
+	ok = join(ep, &stage->group) &&
+	     check(!ibv_attach_mcast(ep->qp, &stage->group, 7),
+		   "joining with another LID") &&
+	     (receive(stage, 4, 1), true) && reaches(stage, 1, 0x10) &&
+	     gets_nothing(stage, 4) && leave(ep, &stage->group) &&
+	     check(send_datagram(stage, 1, ENDPOINT_QKEY), "sending") &&
+	     gets(stage, 4, 1);
+	if (!check(!ibv_detach_mcast(ep->qp, &stage->group, 7),
+		   "leaving with the other LID"))
+		return false;
+	/* and stage_close() destroys it */
+	return ok && check(send_datagram(stage, 2, ENDPOINT_QKEY), "sending") &&
+	       gets_nothing(stage, 4);
+}
+
 static bool sender_is_member(struct stage *stage)
 {
 	struct ibv_sge sge = region_sge(&stage->setup->a_mem, SLOT_BYTES,
@@ -368,6 +389,7 @@ static const struct {
 	{ members_only, "members on both devices, and nobody else", false },
 	{ leaving, "who has left gets nothing", false },
 	{ joined_twice, "joining twice is joining once", false },
+	{ two_lids, "joining with two LIDs is leaving twice", false },
 	{ sender_is_member, "a sender that is a member", false },
 	{ no_receive, "a member without a receive", false },
 	{ wrong_qkey, "a wrong Q_Key", false },

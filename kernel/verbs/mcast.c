@@ -9,11 +9,15 @@
 #include "mcast.h"
 #include "qp.h"
 
-/* A QP in a group. ib_core detaches a QP from all groups before it goes. */
+/*
+ * A QP in a group. ib_core detaches a QP from all groups before it goes, as often
+ * as it was attached: to ib_core a group with another LID is another group.
+ */
 struct mic_member {
 	struct list_head entry;
 	union ib_gid mgid;
 	struct mic_qp *qp;
+	unsigned int attached;
 };
 
 static struct mic_member *mic_member_lookup(struct mic_dev *dev,
@@ -33,7 +37,7 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct mic_dev *dev = to_mic_dev(ibqp->device);
 	struct mic_qp *qp = to_mic_qp(ibqp);
-	struct mic_member *member;
+	struct mic_member *member, *known;
 	int err = 0;
 
 	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
@@ -41,10 +45,14 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 		return -ENOMEM;
 	member->mgid = *gid;
 	member->qp = qp;
+	member->attached = 1;
 
 	down_write(&dev->members_lock);
-	if (mic_member_lookup(dev, qp, gid))	/* once is enough */
+	known = mic_member_lookup(dev, qp, gid);
+	if (known) {
+		known->attached++;
 		goto free;
+	}
 	if (dev->nmembers == MIC_MAX_MCAST_ATTACH) {
 		err = -ENOMEM;
 		goto free;
@@ -65,16 +73,20 @@ int mic_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct mic_dev *dev = to_mic_dev(ibqp->device);
 	struct mic_member *member;
+	bool last;
 
 	down_write(&dev->members_lock);
 	member = mic_member_lookup(dev, to_mic_qp(ibqp), gid);
-	if (member) {
+	last = member && !--member->attached;
+	if (last) {
 		list_del(&member->entry);
 		dev->nmembers--;
 	}
 	up_write(&dev->members_lock);
 	if (!member)
 		return -EINVAL;
+	if (!last)
+		return 0;
 	mic_mcast_leave(dev->node, gid);
 	kfree(member);
 	return 0;
