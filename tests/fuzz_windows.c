@@ -23,6 +23,16 @@
 
 enum { SLOTS = 40, REGION_PAGES = 300, MAPS = 8, CLASSES = 14 };
 
+enum { GOAL_IMPORTS, GOAL_WATCHES, GOAL_MAPPINGS, GOAL_ACCESSES };
+
+static const struct fuzz_goal goals[] = {
+	[GOAL_IMPORTS] = { "windows", 20 },
+	[GOAL_WATCHES] = { "watches", 300 },
+	[GOAL_MAPPINGS] = { "mappings", 300 },
+	[GOAL_ACCESSES] = { "accesses", 300 },
+	{ NULL, 0 },
+};
+
 static struct endpoint a, b;
 static struct device dev;
 static struct region region;
@@ -39,6 +49,9 @@ static struct {
 	size_t length;
 	bool writable;
 } maps[MAPS];
+
+/* Where the last windows are in the file. */
+static uint64_t granted[MAPS];
 
 static __thread sigjmp_buf escape;
 
@@ -83,7 +96,10 @@ static void fuzz_import(struct random_state *random)
 		req.addr = fuzz_number(random);
 		req.length = fuzz_number(random);
 	}
-	ioctl(windows_fd, MIC_IOC_IMPORT, &req);
+	if (ioctl(windows_fd, MIC_IOC_IMPORT, &req))
+		return;
+	fuzz_count(GOAL_IMPORTS);
+	granted[random_below(random, MAPS)] = req.offset;
 }
 
 static void fuzz_watch(struct random_state *random)
@@ -98,16 +114,21 @@ static void fuzz_watch(struct random_state *random)
 		req.addr = fuzz_number(random);
 		req.length = fuzz_number(random);
 	}
-	if (!ioctl(windows_fd, MIC_IOC_WATCH, &req) && random_below(random, 2))
+	if (ioctl(windows_fd, MIC_IOC_WATCH, &req))
+		return;
+	fuzz_count(GOAL_WATCHES);
+	if (random_below(random, 2))
 		ioctl(windows_fd, MIC_IOC_UNWATCH, (unsigned long)req.slot);
 }
 
-/* Somewhere at the slots that are in use, or anywhere. */
+/* A window, somewhere at the slots that are in use, or anywhere. */
 static off_t some_offset(struct random_state *random)
 {
 	uint64_t class = MIC_WINDOW_CLASS_MIN + random_below(random, CLASSES);
 	uint64_t offset;
 
+	if (random_below(random, 2))
+		return granted[random_below(random, MAPS)] & ~(PAGE_BYTES - 1);
 	if (!random_below(random, 8))
 		return fuzz_number(random) & ~(PAGE_BYTES - 1);
 	if (!random_below(random, 8))
@@ -121,7 +142,8 @@ static void fuzz_map(struct random_state *random)
 {
 	unsigned int i = random_below(random, MAPS);
 	bool writable = random_below(random, 2);
-	size_t length = (1 + random_below(random, 2000)) * PAGE_BYTES;
+	size_t pages = random_below(random, 4) ? 8 : 2000;
+	size_t length = (1 + random_below(random, pages)) * PAGE_BYTES;
 	void *addr;
 
 	if (maps[i].addr)
@@ -132,6 +154,7 @@ static void fuzz_map(struct random_state *random)
 		    windows_fd, some_offset(random));
 	if (addr == MAP_FAILED)
 		return;
+	fuzz_count(GOAL_MAPPINGS);
 	maps[i].addr = addr;
 	maps[i].length = length;
 	maps[i].writable = writable;
@@ -151,6 +174,7 @@ static void fuzz_access(struct random_state *random)
 		maps[i].addr[at] = 0xff;
 	else
 		(void)maps[i].addr[at];
+	fuzz_count(GOAL_ACCESSES);
 }
 
 /* Other pages each time, and not always from the beginning of one. */
@@ -274,5 +298,5 @@ static void calls(struct random_state *random, unsigned int steps)
 
 int main(int argc, char **argv)
 {
-	return fuzz_run(argc, argv, calls, 20000, FUZZ_ENDS);
+	return fuzz_run(argc, argv, calls, 20000, FUZZ_ENDS, goals);
 }

@@ -6,6 +6,7 @@
 #define TESTS_FUZZ_OBJECTS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,6 +78,14 @@ struct place {
 	uint64_t addr;
 	uint32_t rkey;
 };
+
+extern const char *const kind_names[KINDS];
+/* How many were created. */
+extern atomic_uint made[KINDS];
+
+const struct kind_ops *ops_of(enum kind kind);
+/* Create, change, use or destroy an object of some kind. */
+void one_step(struct worker *worker);
 
 extern struct device dev;
 extern uint8_t memory[MEMORY_BYTES];

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,9 +16,38 @@
 #include "setup.h"
 #include "tap.h"
 
-enum { MAX_FD = 64 };
+enum { MAX_FD = 64, MAX_GOALS = 32 };
 
 const char *fuzz_device, *fuzz_peer;
+
+/* Of all processes. */
+static atomic_uint *counts;
+
+static void share_counts(void)
+{
+	counts = mmap(NULL, MAX_GOALS * sizeof(*counts), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (counts == MAP_FAILED)
+		bail("no memory that is shared");
+}
+
+void fuzz_count(unsigned int goal)
+{
+	atomic_fetch_add(&counts[goal], 1);
+}
+
+/* @share: of a process's own number of steps, all processes together. */
+static void report_goals(const struct fuzz_goal *goals, double share)
+{
+	unsigned int i, count;
+
+	for (i = 0; goals && goals[i].name; i++) {
+		count = atomic_load(&counts[i]);
+		tap_note("%u %s", count, goals[i].name);
+		tap_ok(count >= goals[i].least * share, "enough %s",
+		       goals[i].name);
+	}
+}
 
 uint64_t fuzz_number(struct random_state *random)
 {
@@ -145,11 +176,11 @@ static bool run_one(int *argc, char **argv, fuzz_main main, uint64_t seed,
 }
 
 int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps,
-	     unsigned int fate)
+	     unsigned int fate, const struct fuzz_goal *goals)
 {
 	const char *seed_text = getenv("MIC_TEST_SEED");
 	uint64_t seed = seed_text ? strtoull(seed_text, NULL, 0) : 1;
-	unsigned int processes = 3, minutes = 0, i;
+	unsigned int processes = 3, minutes = 0, own_steps = steps, i;
 	uint64_t begin = now_ms();
 
 	device_names(&argc, argv, &fuzz_device, &fuzz_peer);
@@ -163,8 +194,10 @@ int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps,
 		else
 			bail("unknown option %s", argv[i]);
 	}
+	share_counts();
 	for (i = 0; i < processes || now_ms() < begin + 60000ULL * minutes; i++)
 		if (!run_one(&argc, argv, main, seed + i, steps, fate))
 			break;
+	report_goals(goals, (double)i * steps / own_steps);
 	return tap_end();
 }

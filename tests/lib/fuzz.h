@@ -20,14 +20,27 @@ enum fuzz_fate {
 };
 
 /*
+ * What has to be done, or the test says nothing: at least @least times by each
+ * process, on average, if it makes the program's own number of steps.
+ */
+struct fuzz_goal {
+	const char *name;
+	unsigned int least;
+};
+
+/* Another one of the goal of this index; children of the process may call it. */
+void fuzz_count(unsigned int goal);
+
+/*
  * Run @main in processes of their own, one after the other, each with its own
  * seed, and report a case for each: it must end, well or as @fate allows, and
  * neighbours have to work all the while. Options: "--steps N", "--processes N"
  * and "--minutes N", as many processes as there is time for; MIC_TEST_SEED is
- * the first seed. Returns the program's exit status.
+ * the first seed. A case for each of the @goals follows; they end with one without
+ * a name, or are NULL. Returns the program's exit status.
  */
 int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps,
-	     unsigned int fate);
+	     unsigned int fate, const struct fuzz_goal *goals);
 
 /* The device names the program was given. */
 extern const char *fuzz_device, *fuzz_peer;
