@@ -186,12 +186,29 @@ static bool mic_beacon_range(struct mic_aperture *ap, u64 at,
 	return true;
 }
 
+/* Does it say that the memory is of the node that the path leads to? */
+static bool mic_beacon_is_of(const struct mic_beacon *beacon,
+			     const struct mic_path *path)
+{
+	const struct mic_beacon_node *node;
+	int i;
+
+	for (i = 0; i < MIC_BEACON_NODES; i++) {
+		node = &beacon->node[i];
+		if (node->owner && node->owner == path->up_peer &&
+		    node->region == path->ivs->id && node->slot == path->slot)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Memory begins at a multiple of the step both in the machine and in the aperture,
  * so that few pages have to be looked at.
  */
-static bool mic_aperture_search(struct mic_aperture *ap, const u8 *id, u64 addr,
-				struct mic_range *range)
+static bool mic_aperture_search(struct mic_aperture *ap,
+				const struct mic_path *path, const u8 *id,
+				u64 addr, struct mic_range *range)
 {
 	u64 at = addr & (MIC_BEACON_STEP - 1);
 	struct mic_beacon beacon;
@@ -201,7 +218,7 @@ static bool mic_aperture_search(struct mic_aperture *ap, const u8 *id, u64 addr,
 		barrier();
 		if (beacon.magic == MIC_BEACON_MAGIC &&
 		    !memcmp(beacon.id, id, sizeof(beacon.id)) &&
-		    beacon.addr == addr &&
+		    beacon.addr == addr && mic_beacon_is_of(&beacon, path) &&
 		    mic_beacon_range(ap, at, &beacon, range))
 			return true;
 		cond_resched();
@@ -209,8 +226,8 @@ static bool mic_aperture_search(struct mic_aperture *ap, const u8 *id, u64 addr,
 	return false;
 }
 
-static void mic_aperture_find_one(const u8 *id, u64 addr,
-				  struct mic_range *range)
+static void mic_aperture_find_one(const struct mic_path *path, const u8 *id,
+				  u64 addr, struct mic_range *range)
 {
 	struct mic_aperture *ap;
 
@@ -218,7 +235,7 @@ static void mic_aperture_find_one(const u8 *id, u64 addr,
 	if (!addr || !PAGE_ALIGNED(addr))
 		return;
 	list_for_each_entry(ap, &mic_apertures, entry)
-		if (mic_aperture_search(ap, id, addr, range))
+		if (mic_aperture_search(ap, path, id, addr, range))
 			return;
 }
 
@@ -242,7 +259,7 @@ void mic_aperture_find(struct mic_path *path)
 	mutex_lock(&mic_lease_lock);
 	path->apertures = mic_aperture_changes;
 	for (i = 0; i < MIC_REGION_BEACONS; i++) {
-		mic_aperture_find_one(id, addr[i], &path->range[i]);
+		mic_aperture_find_one(path, id, addr[i], &path->range[i]);
 		reach |= !!path->range[i].aperture;
 	}
 	WRITE_ONCE(path->reach, reach);

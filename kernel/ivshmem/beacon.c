@@ -6,6 +6,8 @@
  * hole below 4 GiB. So there is a beacon below that and one above, if there is
  * memory above it. Each says what it is in the middle of; the rest is arithmetic.
  */
+#include <linux/bitmap.h>
+#include <linux/bitops.h>
 #include <linux/gfp.h>
 #include <linux/io.h>
 #include <linux/ioport.h>
@@ -16,6 +18,7 @@
 
 static struct page *mic_beacon[MIC_REGION_BEACONS];
 static u8 mic_beacon_id[16];
+static DECLARE_BITMAP(mic_beacon_taken, MIC_BEACON_NODES);
 
 static int mic_beacon_around(struct resource *res, void *arg)
 {
@@ -83,12 +86,57 @@ void mic_beacons_destroy(void)
 }
 
 /**
- * mic_beacons_announce - tell others what to look for
- * @entry: this node's
+ * mic_beacons_join - have a place for a region
+ * @ivs: device; without a place the region's nodes don't find this one's memory
+ *
+ * Context: the drivers' devices come and go one at a time for each, so any.
  */
-void mic_beacons_announce(struct mic_region_node *entry)
+void mic_beacons_join(struct mic_ivs *ivs)
 {
+	for (ivs->beacon = 0; ivs->beacon < MIC_BEACON_NODES; ivs->beacon++)
+		if (!test_and_set_bit(ivs->beacon, mic_beacon_taken))
+			return;
+}
+
+static void mic_beacons_set(const struct mic_ivs *ivs, u32 owner)
+{
+	struct mic_beacon_node *node;
+	struct mic_beacon *beacon;
 	int i;
+
+	for (i = 0; i < MIC_REGION_BEACONS; i++) {
+		if (!mic_beacon[i] || ivs->beacon == MIC_BEACON_NODES)
+			continue;
+		beacon = page_address(mic_beacon[i]);
+		node = &beacon->node[ivs->beacon];
+		node->region = ivs->id;
+		node->slot = ivs->slot;
+		/* whose it is after what it is */
+		smp_store_release(&node->owner, owner);
+	}
+}
+
+/**
+ * mic_beacons_leave - the opposite
+ * @ivs: device that nobody announces any more
+ */
+void mic_beacons_leave(struct mic_ivs *ivs)
+{
+	mic_beacons_set(ivs, 0);
+	if (ivs->beacon < MIC_BEACON_NODES)
+		clear_bit(ivs->beacon, mic_beacon_taken);
+}
+
+/**
+ * mic_beacons_announce - tell others what to look for
+ * @ivs: device that has joined
+ */
+void mic_beacons_announce(const struct mic_ivs *ivs)
+{
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+	int i;
+
+	mic_beacons_set(ivs, ivs->owner);
 
 	memcpy(entry->beacon_id, mic_beacon_id, sizeof(entry->beacon_id));
 	for (i = 0; i < MIC_REGION_BEACONS; i++)

@@ -63,6 +63,7 @@ struct mic_geometry {
  * @regs: its registers
  * @mem: the region
  * @mem_size: bytes of it that the device has
+ * @size: bytes of it, as its header says
  * @phys: where it is
  * @geo: where things are
  * @id: the region's
@@ -70,9 +71,12 @@ struct mic_geometry {
  * @owner: what it was taken with
  * @term: how often it was taken; 0 while another has it
  * @terms: how often it was taken, also while another has it
+ * @beacon: place in this machine's beacons
  * @other: owner that took it from this node
  * @other_beat: that one's heartbeat
  * @other_since: when that was seen first, in jiffies
+ * @lock_holder: whom the header's lock was seen with last
+ * @lock_since: when that was seen first, in jiffies
  * @vectors: interrupts; 0: poll
  * @irq: their numbers
  * @doorbell: number that rings this node
@@ -97,6 +101,7 @@ struct mic_ivs {
 	void __iomem *regs;
 	void *mem;
 	u64 mem_size;
+	u64 size;
 	phys_addr_t phys;
 	struct mic_geometry geo;
 	u32 id;
@@ -104,9 +109,12 @@ struct mic_ivs {
 	u32 owner;
 	u32 term;
 	u32 terms;
+	u32 beacon;
 	u32 other;
 	u64 other_beat;
 	unsigned long other_since;
+	u32 lock_holder;
+	unsigned long lock_since;
 	int vectors;
 	int irq[MIC_IVS_VECTORS];
 	u32 doorbell;
@@ -429,6 +437,15 @@ static inline u32 mic_ivs_term(struct mic_ivs *ivs)
 	return READ_ONCE(ivs->term);
 }
 
+/*
+ * Is the path up, with channels that are this node's? A machine that was stopped may
+ * have lost them, and processes run before the path's thread does.
+ */
+static inline bool mic_path_may_send(struct mic_path *path)
+{
+	return READ_ONCE(path->up) && mic_ivs_term(path->ivs) == path->term;
+}
+
 /* Where a node's slice begins. */
 static inline u64 mic_slice_offset(const struct mic_ivs *ivs, u32 slot)
 {
@@ -451,6 +468,8 @@ extern const struct attribute_group *mic_ivs_groups[];
 extern uint mic_dead_ms;
 int mic_region_attach(struct mic_ivs *ivs);
 bool mic_region_stands(const struct mic_ivs *ivs);
+bool mic_region_is_another(const struct mic_ivs *ivs);
+void mic_region_restore(struct mic_ivs *ivs);
 int mic_region_join(struct mic_ivs *ivs);
 void mic_region_leave(struct mic_ivs *ivs);
 void mic_region_announce(struct mic_ivs *ivs);
@@ -501,6 +520,7 @@ int mic_share_init(struct mic_path *path);
 void mic_share_abandon(struct mic_path *path);
 void mic_share_exit(struct mic_path *path);
 void mic_share_wake(struct mic_path *path);
+void mic_share_await(struct mic_ivs *ivs);
 void mic_share_flush(struct mic_path *path);
 void mic_share_look(struct mic_path *path);
 int mic_share_grant(struct mic_path *path, struct mic_grant *grant,
@@ -526,7 +546,9 @@ int mic_aperture_lease(const struct mic_path *path, struct mic_lease *lease,
 /* beacon.c: what other nodes find this one's memory by */
 void mic_beacons_create(void);
 void mic_beacons_destroy(void);
-void mic_beacons_announce(struct mic_region_node *entry);
+void mic_beacons_join(struct mic_ivs *ivs);
+void mic_beacons_leave(struct mic_ivs *ivs);
+void mic_beacons_announce(const struct mic_ivs *ivs);
 
 /* net.c: the network interface */
 int mic_net_create(struct mic_ivs *ivs);

@@ -27,6 +27,7 @@ enum mic_region_limits {
 	MIC_LANE_MAX = 4 << 20,
 	MIC_MAP_SLOTS = 256,		/* grants of a node to another */
 	MIC_REGION_BEACONS = 2,		/* beacons in a node's memory */
+	MIC_BEACON_NODES = 8,		/* regions a machine is found in */
 	MIC_BEACON_STEP = 1 << 20,	/* one in this much of an aperture */
 };
 
@@ -107,15 +108,31 @@ struct mic_region_node {
 };
 
 /**
+ * struct mic_beacon_node - which node of a region the memory is of
+ * @owner: &mic_region_node.owner; 0: of none
+ * @region: &mic_region_hdr.id
+ * @slot: number of its entry
+ */
+struct mic_beacon_node {
+	u32 owner;
+	u32 region;
+	u32 slot;
+	/* private: */
+	u32 zero;
+};
+
+/**
  * struct mic_beacon - at the beginning of a page of a node's own memory
  * @magic: MIC_BEACON_MAGIC
  * @id: &mic_region_node.beacon_id
  * @addr: address of the page, as the node has it
  * @start: first byte of the memory that the page is in
  * @end: behind its last byte
+ * @node: what the machine is in the regions that it has joined
  *
  * Who has an aperture looks for it there, and knows by it whose memory that is, and
- * what is where.
+ * what is where. What a region says of it is not believed alone: there all nodes can
+ * write, here only who has the aperture.
  */
 struct mic_beacon {
 	u64 magic;
@@ -123,6 +140,7 @@ struct mic_beacon {
 	u64 addr;
 	u64 start;
 	u64 end;
+	struct mic_beacon_node node[MIC_BEACON_NODES];	/* 48 */
 };
 
 enum mic_lane_id {
@@ -278,7 +296,8 @@ static_assert(sizeof(struct mic_region_node) == 2048);
 static_assert(offsetof(struct mic_region_node, heartbeat) == 64);
 static_assert(offsetof(struct mic_region_node, beacon_id) == 72);
 static_assert(offsetof(struct mic_region_node, gid_seq) == 128);
-static_assert(sizeof(struct mic_beacon) == 48);
+static_assert(offsetof(struct mic_beacon, node) == 48);
+static_assert(sizeof(struct mic_beacon_node) == 16);
 static_assert(offsetof(struct mic_region_node, gid) == 192);
 static_assert(sizeof(struct mic_region_channel) == 128);
 static_assert(offsetof(struct mic_region_channel, cons) == 64);

@@ -68,7 +68,13 @@ static bool mic_ivs_is_idle(struct mic_ivs *ivs)
 
 static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
 {
-	if (!mic_ivs_is_idle(ivs) || !mic_region_retake(ivs))
+	if (!mic_ivs_is_idle(ivs))
+		return;
+	if (mic_region_is_another(ivs)) {
+		dev_err_once(&ivs->pdev->dev, "this is another region now\n");
+		return;
+	}
+	if (!mic_region_retake(ivs))
 		return;
 	dev_info_ratelimited(&ivs->pdev->dev, "node %u again\n", ivs->slot);
 	netif_carrier_on(ivs->ndev);
@@ -87,8 +93,10 @@ static void mic_ivs_tick(struct work_struct *work)
 		mic_ivs_take_entry_back(ivs);
 	else if (!mic_region_beat(ivs))
 		mic_ivs_lose_entry(ivs);
-	if (ivs->term)
+	if (ivs->term) {
+		mic_region_restore(ivs);
 		mic_region_announce(ivs);
+	}
 	if (ivs->term && (xchg(&ivs->gids_dirty, false) ||
 			  !mic_region_gids_stand(ivs))) {
 		mic_region_publish_gids(ivs);
@@ -243,6 +251,7 @@ static int mic_ivs_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = mic_region_join(ivs);
 	if (err)
 		goto err_vectors;
+	mic_beacons_join(ivs);
 	err = mic_ivs_create_paths(ivs);
 	if (err)
 		goto err_leave;
@@ -277,6 +286,7 @@ err_net:
 err_paths:
 	mic_ivs_destroy_paths(ivs);
 err_leave:
+	mic_beacons_leave(ivs);
 	mic_region_leave(ivs);
 err_vectors:
 	pci_free_irq_vectors(pdev);
@@ -298,6 +308,7 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 	mic_ivs_free_irqs(ivs);
 	mic_ivs_destroy_paths(ivs);
 	mic_pool_destroy(ivs);
+	mic_beacons_leave(ivs);
 	/* only now may another node have the entry, and its channels */
 	mic_region_leave(ivs);
 	mic_net_free(ivs);
@@ -306,7 +317,8 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 
 /*
  * Others are to see the node leave, and it must not use what they have granted
- * when it wakes up: the paths go down in order, and then the entry is given up.
+ * when it wakes up: the paths go down in order. The entry stays, as processes have
+ * device memory of its slice mapped; who needs one takes it only if all have owners.
  */
 static int mic_ivs_suspend(struct device *dev)
 {
@@ -326,8 +338,22 @@ static int mic_ivs_suspend(struct device *dev)
 			mic_path_park(ivs->path[i]);
 	netif_carrier_off(ivs->ndev);
 	WRITE_ONCE(ivs->term, 0);
-	mic_region_leave(ivs);
 	return 0;
+}
+
+/*
+ * The machine reboots, and has the entry anew when it is back. No process runs any
+ * more, so nothing is left to be mapped; what others have mapped they give back.
+ */
+static void mic_ivs_shutdown(struct pci_dev *pdev)
+{
+	struct mic_ivs *ivs = pci_get_drvdata(pdev);
+
+	if (!ivs || mic_is_aperture(pdev))
+		return;
+	mic_ivs_suspend(&pdev->dev);
+	mic_share_await(ivs);
+	mic_region_leave(ivs);
 }
 
 /* The tick takes the entry again, as if somebody else had taken it meanwhile. */
@@ -368,6 +394,7 @@ static struct pci_driver mic_ivs_driver = {
 	.id_table = mic_ivs_ids,
 	.probe = mic_ivs_probe,
 	.remove = mic_ivs_remove,
+	.shutdown = mic_ivs_shutdown,
 	.driver.pm = pm_sleep_ptr(&mic_ivs_pm),
 	.dev_groups = mic_ivs_groups,
 };

@@ -54,7 +54,7 @@ static bool mic_net_send(struct mic_path *path, const struct sk_buff *skb)
 	int room = 1;
 
 	spin_lock(&path->net_lock);
-	if (path->up) {
+	if (mic_path_may_send(path)) {
 		room = mic_path_room(path, &path->tx[MIC_LANE_FRAME],
 				     MIC_NET_ROOM);
 		if (room > 0)
@@ -107,10 +107,12 @@ static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
 
 static bool mic_net_has_room(struct mic_path *path)
 {
-	bool room;
+	bool room = true;
 
 	spin_lock_bh(&path->net_lock);
-	room = mic_path_room(path, &path->tx[MIC_LANE_FRAME], MIC_NET_ROOM);
+	if (mic_path_may_send(path))
+		room = mic_path_room(path, &path->tx[MIC_LANE_FRAME],
+				     MIC_NET_ROOM);
 	spin_unlock_bh(&path->net_lock);
 	return room;
 }

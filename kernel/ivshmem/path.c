@@ -115,6 +115,9 @@ static void mic_path_begin(struct mic_path *path)
 {
 	int i;
 
+	/* who still looks at the lanes is to see that it is over */
+	WRITE_ONCE(path->tx_ch->session, 0);
+	smp_wmb();	/* that before the emptied lanes */
 	for (i = 0; i < MIC_LANES; i++)
 		mic_lane_tx_reset(&path->tx[i]);
 	WRITE_ONCE(path->tx_ch->want_room, 0);
@@ -198,6 +201,7 @@ static void mic_path_go_up(struct mic_path *path)
 	path->up_peer = READ_ONCE(path->peer);
 	path->again = jiffies + msecs_to_jiffies(MIC_IVS_SESSION_MS);
 	path->rung = 0;
+	WRITE_ONCE(path->broken, false);
 	path->stat[MIC_STAT_UP]++;
 	mic_aperture_find(path);
 	mic_path_set_up(path, true);

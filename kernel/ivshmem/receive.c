@@ -80,6 +80,13 @@ static int mic_path_receive_one(struct mic_path *path, int id)
 	return ret;
 }
 
+/* Is the other node in the session in which the lanes were looked at? */
+static bool mic_path_is_in_session(const struct mic_path *path)
+{
+	smp_rmb();	/* what is in the lanes, then the word */
+	return READ_ONCE(path->rx_ch->session) == READ_ONCE(path->word);
+}
+
 /* What has arrived, lane by lane. Return: how many records that was. */
 static int mic_path_receive(struct mic_path *path, int batch)
 {
@@ -92,7 +99,8 @@ static int mic_path_receive(struct mic_path *path, int batch)
 	for (i = 0; i < ARRAY_SIZE(order); i++) {
 		for (n = 0; n < batch; n++) {
 			ret = mic_path_receive_one(path, order[i]);
-			if (ret < 0)
+			/* it empties its lanes before it begins anew */
+			if (ret < 0 && mic_path_is_in_session(path))
 				mic_path_break(path);
 			if (ret <= 0)
 				break;
@@ -186,10 +194,10 @@ int mic_path_poll(struct mic_node *node)
 		mic_path_wake(path);
 	} else if (path->up && mic_path_has_records(path) &&
 		   mic_ivs_term(path->ivs) == path->term) {
+		/* first, for it forgets that an answer found no room */
+		mic_path_look_for_room(path);
 		done = mic_path_receive(path, MIC_PATH_POLL_BATCH);
 		path->stat[MIC_STAT_POLLED] += done;
-		/* of answers, too, which make room for requests */
-		mic_path_look_for_room(path);
 	}
 	mutex_unlock(&path->rx_mutex);
 	return done;
@@ -298,12 +306,18 @@ static void mic_path_leave_to_programs(struct mic_path *path)
 	__set_current_state(TASK_RUNNING);
 }
 
+/* Nor can a node ring that has no interrupts itself. */
+static bool mic_path_is_rung(const struct mic_path *path)
+{
+	return path->ivs->vectors && READ_ONCE(path->vector) >= 0;
+}
+
 /* Nothing has come. @busy: just now there was something. */
 static void mic_path_wait(struct mic_path *path, bool busy)
 {
 	if (mic_path_is_polled(path))
 		mic_path_leave_to_programs(path);
-	else if (!path->ivs->vectors && READ_ONCE(path->alive))
+	else if (!mic_path_is_rung(path) && READ_ONCE(path->alive))
 		mic_path_pause(path);
 	else if (!busy || !mic_path_spin(path))
 		mic_path_sleep(path);

@@ -59,19 +59,15 @@ static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
 	return 0;
 }
 
-static void mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr)
+static void mic_region_write_hdr(const struct mic_ivs *ivs,
+				 struct mic_region_hdr *hdr)
 {
 	const struct mic_geometry *geo = &ivs->geo;
-	u32 i;
 
-	memset(ivs->mem + geo->table, 0, geo->lanes - geo->table);
-	for (i = 0; i < geo->nodes && mic_ivs_has_slices(ivs); i++)
-		memset(ivs->mem + mic_slice_offset(ivs, i), 0, MIC_SLICE_TABLE);
 	hdr->version = MIC_REGION_VERSION;
 	hdr->nodes = geo->nodes;
-	hdr->size = ivs->mem_size;
+	hdr->size = ivs->size;
 	hdr->lane_size = geo->lane_size;
-	ivs->id = mic_random_id();
 	hdr->id = ivs->id;
 	hdr->table = geo->table;
 	hdr->channels = geo->channels;
@@ -80,6 +76,30 @@ static void mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr)
 	hdr->slice_size = geo->slice_size;
 	/* everything before the magic */
 	smp_store_release(&hdr->magic, MIC_REGION_MAGIC);
+}
+
+/*
+ * Return: false if another node has taken the lock: it took this one for dead, and
+ * what it has formatted others may use already. (Who is stopped between the look and
+ * what follows writes there nevertheless.)
+ */
+static bool mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr,
+			      u32 token)
+{
+	const struct mic_geometry *geo = &ivs->geo;
+	u32 i;
+
+	if (READ_ONCE(hdr->lock) != token)
+		return false;
+	memset(ivs->mem + geo->table, 0, geo->lanes - geo->table);
+	for (i = 0; i < geo->nodes && mic_ivs_has_slices(ivs); i++)
+		memset(ivs->mem + mic_slice_offset(ivs, i), 0, MIC_SLICE_TABLE);
+	ivs->size = ivs->mem_size;
+	ivs->id = mic_random_id();
+	if (READ_ONCE(hdr->lock) != token)
+		return false;
+	mic_region_write_hdr(ivs, hdr);
+	return true;
 }
 
 static int mic_region_check(struct mic_ivs *ivs,
@@ -113,6 +133,7 @@ static int mic_region_check(struct mic_ivs *ivs,
 	    hdr.slice_size > div_u64(hdr.size - hdr.slices, hdr.nodes))
 		goto nonsense;
 	ivs->id = hdr.id;
+	ivs->size = hdr.size;
 	return 0;
 
 nonsense:
@@ -127,11 +148,27 @@ static bool mic_region_is_blank(const struct mic_region_hdr *hdr)
 	       !memchr_inv(hdr + 1, 0, MIC_REGION_HDR - sizeof(*hdr));
 }
 
-/* Take the lock, from a node that died with it if need be. */
-static bool mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
-			    unsigned long *since)
+/* Neither blank nor ours: what somebody else keeps there. */
+static bool mic_region_is_foreign(const struct mic_region_hdr *hdr)
 {
-	u32 now = READ_ONCE(hdr->lock);
+	if (mic_region_is_blank(hdr))
+		return false;
+	/* who formats has the lock before he writes, and the magic before he leaves */
+	smp_rmb();
+	if (READ_ONCE(hdr->lock))
+		return false;
+	smp_rmb();	/* the lock before the magic */
+	return READ_ONCE(hdr->magic) != MIC_REGION_MAGIC;
+}
+
+/*
+ * Take the lock, from a node that died with it if need be. Return: the word to
+ * unlock it with, or 0.
+ */
+static u32 mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
+			   unsigned long *since)
+{
+	u32 now = READ_ONCE(hdr->lock), token = mic_random_id();
 
 	if (now != *holder) {
 		*holder = now;
@@ -139,8 +176,13 @@ static bool mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
 	}
 	if (now && time_before(jiffies,
 			       *since + msecs_to_jiffies(MIC_FORMAT_MS)))
-		return false;
-	return cmpxchg(&hdr->lock, now, mic_random_id()) == now;
+		return 0;
+	return cmpxchg(&hdr->lock, now, token) == now ? token : 0;
+}
+
+static void mic_region_unlock(struct mic_region_hdr *hdr, u32 token)
+{
+	cmpxchg(&hdr->lock, token, 0);
 }
 
 /**
@@ -157,32 +199,35 @@ int mic_region_attach(struct mic_ivs *ivs)
 	unsigned long end = jiffies + msecs_to_jiffies(4 * MIC_FORMAT_MS);
 	struct mic_region_hdr *hdr = ivs->mem;
 	unsigned long since = jiffies;
-	u32 holder = 0;
+	u32 holder = 0, token;
+	bool formatted;
 	int err;
 
 	do {
 		/* the magic before everything else */
 		if (smp_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
 			return mic_region_check(ivs, hdr);
-		if (!READ_ONCE(hdr->lock) && !mic_region_is_blank(hdr) &&
-		    READ_ONCE(hdr->magic) != MIC_REGION_MAGIC)
+		if (mic_region_is_foreign(hdr))
 			break;
-		if (!mic_region_lock(hdr, &holder, &since)) {
+		token = mic_region_lock(hdr, &holder, &since);
+		if (!token) {
 			msleep(20);
 			continue;
 		}
 		if (READ_ONCE(hdr->magic) == MIC_REGION_MAGIC) {
-			WRITE_ONCE(hdr->lock, 0);
+			mic_region_unlock(hdr, token);
 			continue;
 		}
 		err = mic_geometry_choose(&ivs->geo, ivs->mem_size);
 		if (err) {
 			dev_err(&ivs->pdev->dev, "the region is too small\n");
-			WRITE_ONCE(hdr->lock, 0);
+			mic_region_unlock(hdr, token);
 			return err;
 		}
-		mic_region_format(ivs, hdr);
-		WRITE_ONCE(hdr->lock, 0);
+		formatted = mic_region_format(ivs, hdr, token);
+		mic_region_unlock(hdr, token);
+		if (!formatted)
+			continue;
 		dev_info(&ivs->pdev->dev, "formatted the region for %u nodes\n",
 			 ivs->geo.nodes);
 		return 0;
@@ -209,6 +254,47 @@ bool mic_region_stands(const struct mic_ivs *ivs)
 	       READ_ONCE(hdr->lane_size) == ivs->geo.lane_size;
 }
 
+/**
+ * mic_region_restore - write the header again that somebody has overwritten
+ * @ivs: device that has its entry
+ *
+ * Who formats a region clears all entries. So a node that still has its own is in a
+ * region that was not formatted anew, whatever is in the header.
+ *
+ * Context: the tick.
+ */
+void mic_region_restore(struct mic_ivs *ivs)
+{
+	struct mic_region_hdr *hdr = ivs->mem;
+	u32 token;
+
+	if (mic_region_stands(ivs))
+		return;
+	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_since);
+	if (!token)
+		return;
+	if (READ_ONCE(mic_region_node(ivs, ivs->slot)->owner) == ivs->owner) {
+		mic_region_write_hdr(ivs, hdr);
+		dev_warn_ratelimited(&ivs->pdev->dev,
+				     "the region's header was overwritten\n");
+	}
+	mic_region_unlock(hdr, token);
+}
+
+/**
+ * mic_region_is_another - was the region formatted anew?
+ * @ivs: device that has lost its entry
+ *
+ * Return: true if there is a header, and not the one that was attached.
+ */
+bool mic_region_is_another(const struct mic_ivs *ivs)
+{
+	const struct mic_region_hdr *hdr = ivs->mem;
+
+	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC &&
+	       !mic_region_stands(ivs);
+}
+
 static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)
 {
 	struct mic_region_node *entry = mic_region_node(ivs, slot);
@@ -217,6 +303,8 @@ static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)
 		return false;
 	ivs->slot = slot;
 	WRITE_ONCE(ivs->term, ++ivs->terms);
+	/* who had it is not reached here any more */
+	WRITE_ONCE(entry->vectors, 0);
 	entry->generation++;
 	entry->gid_seq = 0;
 	entry->ngid = 0;
@@ -284,7 +372,7 @@ void mic_region_announce(struct mic_ivs *ivs)
 	memcpy(entry->mac, ivs->ndev->dev_addr, ETH_ALEN);
 	WRITE_ONCE(entry->doorbell, ivs->doorbell);
 	WRITE_ONCE(entry->vectors, ivs->vectors);
-	mic_beacons_announce(entry);
+	mic_beacons_announce(ivs);
 }
 
 /**
@@ -293,7 +381,12 @@ void mic_region_announce(struct mic_ivs *ivs)
  */
 void mic_region_leave(struct mic_ivs *ivs)
 {
-	cmpxchg(&mic_region_node(ivs, ivs->slot)->owner, ivs->owner, 0);
+	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
+
+	/* or the server takes who has the entry next for this one, when it ends */
+	if (READ_ONCE(entry->owner) == ivs->owner)
+		WRITE_ONCE(entry->vectors, 0);
+	cmpxchg(&entry->owner, ivs->owner, 0);
 }
 
 /**
@@ -317,8 +410,8 @@ bool mic_region_beat(struct mic_ivs *ivs)
  * mic_region_retake - take the entry back that another has taken
  * @ivs: device that has lost it
  *
- * At once if nobody has it, or when the heart of who has does not beat: it was
- * somebody who writes what he likes, or has died since.
+ * At once if nobody has it or it was only asleep, or when the heart of who has does
+ * not beat: it was somebody who writes what he likes, or has died since.
  *
  * Context: the tick, with no path that still uses the entry's channels.
  * Return: whether this node has it again.
@@ -334,7 +427,7 @@ bool mic_region_retake(struct mic_ivs *ivs)
 		ivs->other_beat = heartbeat;
 		ivs->other_since = jiffies;
 	}
-	if (owner && time_before(jiffies, ivs->other_since +
+	if (owner && owner != ivs->owner && time_before(jiffies, ivs->other_since +
 				 msecs_to_jiffies(mic_dead_ms)))
 		return false;
 	ivs->owner = mic_random_id();

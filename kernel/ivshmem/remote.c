@@ -216,7 +216,7 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 	lockdep_assert_held(&path->tx_mutex);
 	INIT_LIST_HEAD(&op->entry);
 	op->slot = 0;
-	if (!path->up || READ_ONCE(path->broken) ||
+	if (!mic_path_may_send(path) || READ_ONCE(path->broken) ||
 	    WARN_ON_ONCE(op->seg_len > MIC_SEGMENT_MAX))
 		return MIC_ACK_NONE;
 	if (mic_remote_is_passed(path))

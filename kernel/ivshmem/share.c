@@ -413,6 +413,33 @@ void mic_share_wake(struct mic_path *path)
 }
 
 /**
+ * mic_share_await - wait until nobody has pages of this node any more
+ * @ivs: device whose paths are down, and stay down
+ *
+ * At most &mic_dead_ms.
+ *
+ * Context: process context, sleeps.
+ */
+void mic_share_await(struct mic_ivs *ivs)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(mic_dead_ms);
+	bool any;
+	u32 i;
+
+	do {
+		any = false;
+		for (i = 0; i < ivs->geo.nodes; i++) {
+			if (!ivs->path[i] || !READ_ONCE(ivs->path[i]->nshares))
+				continue;
+			mic_share_wake(ivs->path[i]);
+			any = true;
+		}
+		if (any)
+			msleep(20);
+	} while (any && time_before(jiffies, end));
+}
+
+/**
  * mic_share_flush - wait until all is done that a path's end leads to
  * @path: path that is down, and that nobody wakes the worker for
  */
