@@ -131,7 +131,7 @@ void mic_beacons_leave(struct mic_ivs *ivs)
  * mic_beacons_announce - tell others what to look for
  * @ivs: device that has joined
  */
-void mic_beacons_announce(const struct mic_ivs *ivs)
+void mic_beacons_announce(struct mic_ivs *ivs)
 {
 	struct mic_region_node *entry = mic_region_node(ivs, ivs->slot);
 	int i;

@@ -548,7 +548,7 @@ void mic_beacons_create(void);
 void mic_beacons_destroy(void);
 void mic_beacons_join(struct mic_ivs *ivs);
 void mic_beacons_leave(struct mic_ivs *ivs);
-void mic_beacons_announce(const struct mic_ivs *ivs);
+void mic_beacons_announce(struct mic_ivs *ivs);
 
 /* net.c: the network interface */
 int mic_net_create(struct mic_ivs *ivs);
