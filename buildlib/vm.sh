@@ -16,6 +16,7 @@
 #   --regions N               that many regions, each of them a device (1)
 #   --region BYTES            a region's size, a power of two (256M)
 #   --no-doorbell             the region comes without interrupts
+#   --no-doorbell-on K        for node K only
 #   --aperture                each node's memory is a device of the others; --mem is
 #                             a power of two
 #   --network                 two nodes have a network card each, with a cable
@@ -63,7 +64,7 @@ set -eu
 . "$TREE/buildlib/vm/judge.sh"
 
 kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
-nodes=1 regions=1 region=256M doorbell=1 aperture='' network=''
+nodes=1 regions=1 region=256M doorbell=1 plain='' aperture='' network=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
@@ -75,6 +76,11 @@ while [ $# -gt 0 ]; do
 	--no-modules) modules='' ;;
 	--no-build) build='' ;;
 	--no-doorbell) doorbell='' ;;
+	--no-doorbell-on)
+		need_value "$@"
+		plain=$2
+		shift
+		;;
 	--aperture) aperture=1 ;;
 	--network) network=1 ;;
 	-h | --help)

@@ -242,6 +242,7 @@ class Host:
                 os.unlink(f"{node.folder}/{name}")
             except FileNotFoundError:
                 pass
+        node.mark("killed")  # or it has ended by itself: read its console
         node.start()
         return ""
 

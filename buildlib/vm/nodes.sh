@@ -15,6 +15,8 @@ check_nodes() {
 	[1-4]) ;;
 	*) die "--regions $regions is no number of regions" "give 1 to 4" ;;
 	esac
+	[ -z "$plain" ] || [ "$plain" -lt "$nodes" ] ||
+		die "--no-doorbell-on $plain is no node" "give 0 to $((nodes - 1))"
 	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
 		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ "$nodes" -eq 1 ]; then
@@ -72,7 +74,7 @@ node_words() {
 	fi
 	[ -z "$aperture" ] || aperture_words "$1"
 	for ((i = 0; i < regions; i++)); do
-		if [ -n "$doorbell" ]; then
+		if [ -n "$doorbell" ] && [ "$1" != "$plain" ]; then
 			words+=(-chardev "socket,id=region$i,path=$sockets/ivshmem-$i"
 				-device "ivshmem-doorbell,vectors=8,chardev=region$i")
 		else

@@ -15,6 +15,7 @@
   region.py words SECONDS NODE SLOT  begins a session, and another, and another
   region.py usurp SECONDS SLOT       has an entry whose node is there
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
+  region.py copy SECONDS FROM TO SIZE  what is in one place also in another
 
 The offsets are those of Documentation/fabric.md.
 """
@@ -174,6 +175,14 @@ def scribble(region, seconds, offset):
         region.write(offset, 8, random.getrandbits(64))
 
 
+def copy(region, seconds, source, target, size):
+    """Without a pause: who owns TO writes there, too."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(1000):
+            region.mem[target:target + size] = region.mem[source:source + size]
+
+
 def usurp(region, seconds, slot):
     """An owner of another generation, with a heart that beats."""
     region.geometry()
@@ -306,6 +315,8 @@ def main():
         usurp(region, float(words[1]), int(words[2]))
     elif words[0] == "scribble":
         scribble(region, float(words[1]), int(words[2], 0))
+    elif words[0] == "copy":
+        copy(region, float(words[1]), *(int(word) for word in words[2:]))
     elif words[0] in ("full", "slow", "pads", "words"):
         pretend(region, words[0], float(words[1]), int(words[2]),
                 int(words[3]))
