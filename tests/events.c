@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
@@ -32,7 +33,8 @@ struct listener {
 
 static char cookie;
 
-static void listener_open(struct listener *listener, struct setup *setup)
+static void listener_open(struct listener *listener, struct setup *setup,
+			  int vector)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	int fd;
@@ -46,7 +48,7 @@ static void listener_open(struct listener *listener, struct setup *setup)
 	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
 		bail("fcntl: %s", strerror(errno));
 	listener->cq = ibv_create_cq(setup->b_dev.ctx, 64, &cookie,
-				     listener->channel, 0);
+				     listener->channel, vector);
 	if (!listener->cq)
 		bail("cannot create a CQ: %s", strerror(errno));
 	endpoint_create(&listener->a, &setup->a_dev, &options);
@@ -349,10 +351,30 @@ static void run_case(struct setup *setup, unsigned int i)
 	struct listener listener;
 	bool ok;
 
-	listener_open(&listener, setup);
+	listener_open(&listener, setup, 0);
 	ok = cases[i].run(&listener);
 	listener_close(&listener);
 	tap_ok(ok, "%s", cases[i].name);
+}
+
+/* Queues of all vectors at once: each has its own events. */
+static void run_vectors(struct setup *setup)
+{
+	int i, n = setup->b_dev.ctx->num_comp_vectors;
+	struct listener *listener = calloc(n, sizeof(*listener));
+
+	if (!listener)
+		bail("no memory");
+	for (i = 0; i < n; i++)
+		listener_open(&listener[i], setup, i);
+	for (i = 0; i < n && ok; i++)
+		ok = run_armed(&listener[i]);
+	for (i = 0; i < n && ok; i++)
+		ok = is_quiet(&listener[i]);
+	for (i = 0; i < n; i++)
+		listener_close(&listener[i]);
+	free(listener);
+	tap_ok(ok, "each completion vector");
 }
 
 int main(int argc, char **argv)
@@ -363,6 +385,7 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&setup, i);
+	run_vectors(&setup);
 	setup_close(&setup);
 	return tap_end();
 }

@@ -8,6 +8,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
 
 #include "clock.h"
 #include "event.h"
@@ -483,6 +486,69 @@ static bool destroy_busy(struct pair *pair)
 	return ok;
 }
 
+/* As libibverbs asks the kernel, but for what libmic refuses before. Return: errno. */
+static int modify_raw(struct ibv_qp *qp, struct ib_uverbs_modify_qp attr)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_modify_qp cmd;
+	} request = {
+		.hdr = {
+			.command = IB_USER_VERBS_CMD_MODIFY_QP,
+			.in_words = sizeof(request) / 4,
+		},
+		.cmd = attr,
+	};
+
+	request.cmd.qp_handle = qp->handle;
+	if (write(qp->context->cmd_fd, &request, sizeof(request)) ==
+	    sizeof(request))
+		return 0;
+	return errno;
+}
+
+/* The kernel refuses them itself, and what is beyond its limits. */
+static bool kernel_refuses_attributes(struct pair *pair)
+{
+	static const struct {
+		const char *name;
+		struct ib_uverbs_modify_qp attr;
+		int error;
+	} attempts[] = {
+		{ "nothing", { .attr_mask = 0 }, 0 },
+		{ "a timer",
+		  { .attr_mask = IBV_QP_MIN_RNR_TIMER, .min_rnr_timer = 31 },
+		  0 },
+		{ "too large a timer",
+		  { .attr_mask = IBV_QP_MIN_RNR_TIMER, .min_rnr_timer = 32 },
+		  EINVAL },
+		{ "another path",
+		  { .attr_mask = IBV_QP_ALT_PATH, .alt_port_num = 1 },
+		  EOPNOTSUPP },
+		{ "path migration",
+		  { .attr_mask = IBV_QP_PATH_MIG_STATE,
+		    .path_mig_state = IBV_MIG_REARM },
+		  EOPNOTSUPP },
+		{ "other capacities", { .attr_mask = IBV_QP_CAP }, EOPNOTSUPP },
+		{ "more READs at once than there can be",
+		  { .attr_mask = IBV_QP_MAX_QP_RD_ATOMIC,
+		    .max_rd_atomic = 129 },
+		  EINVAL },
+	};
+	bool ok = true;
+	unsigned int i;
+
+	for (i = 0; i < COUNT(attempts); i++) {
+		int error = modify_raw(pair->a.qp, attempts[i].attr);
+
+		ok = check(error == attempts[i].error, "%s: %s instead of %s",
+			   attempts[i].name, strerror(error),
+			   strerror(attempts[i].error)) &&
+		     ok;
+	}
+	return expect_state(&pair->a, IBV_QPS_RTS) && ok;
+}
+
 static const struct {
 	const char *name;
 	enum ibv_qp_type type;
@@ -505,6 +571,8 @@ static const struct {
 	{ "UD: receive too short", IBV_QPT_UD, datagram_short_receive },
 	{ "destroyed with requests waiting", IBV_QPT_RC, destroy_busy },
 	{ "attributes that are refused", IBV_QPT_RC, refuse_attributes },
+	{ "attributes that the kernel refuses", IBV_QPT_RC,
+	  kernel_refuses_attributes },
 	{ "one partition key", IBV_QPT_RC, one_partition },
 };
 

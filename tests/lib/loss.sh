@@ -5,10 +5,14 @@
 
 # busy PROGRAM OPTION...: endless traffic to node 1; $server and $client.
 busy() {
+	local ready="listening_tcp 18515"
+
+	[[ " $* " != *' -R '* ]] || ready="listening_cm ucma_get_event"
 	"${server_side[@]}" "$@" -d "$PEER" -x "$peer_gid" -F -D 600 \
 		>"$SCRATCH/server" 2>&1 &
 	server=$!
-	wait_until 30 listening_tcp 18515 || return
+	# shellcheck disable=SC2086 # A command with arguments.
+	wait_until 30 $ready || return
 	"$@" -d "$DEVICE" -x "$device_gid" -F -D 600 "$SERVER_ADDRESS" \
 		>"$SCRATCH/client" 2>&1 &
 	client=$!

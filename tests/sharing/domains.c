@@ -228,6 +228,84 @@ static bool maker_closes(struct stage *stage)
 	return ok;
 }
 
+/* A handle of the other process's target, or NULL. */
+static struct ibv_qp *open_target(struct stage *stage, uint32_t qpn)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+			     IBV_QP_OPEN_ATTR_TYPE,
+		.qp_num = qpn,
+		.xrcd = stage->xrc.xrcd,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+
+	errno = 0;
+	return ibv_open_qp(stage->side->setup.b_dev.ctx, &attr);
+}
+
+static bool is_in_state(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return check(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) &&
+			     attr.qp_state == state,
+		     "its state is not %d but %d", state, attr.qp_state);
+}
+
+/* The second one's: it has no target any more, but there is one. */
+static bool leaves_its_target(struct stage *stage)
+{
+	bool ok = check(!ibv_destroy_qp(stage->xrc.b.qp),
+			"ibv_destroy_qp fails");
+
+	stage->xrc.b.qp = NULL;
+	return ok && send_message(stage, 0, &stage->mine) &&
+	       has_message(stage, 0) && send_message(stage, 0, &stage->theirs);
+}
+
+/* Who opens the other's target has it, too, and alone when the other leaves it. */
+static bool target_is_opened(struct stage *stage)
+{
+	struct ibv_qp *qp = stage->xrc.b.qp, *none;
+	struct side *side = stage->side;
+	uint32_t mine = 0, theirs;
+	bool ok = true;
+
+	if (qp)
+		mine = qp->qp_num;
+	post_receives(stage);
+	exchange(side, &mine, &theirs, sizeof(mine));
+	if (!side->second) {
+		none = open_target(stage, theirs + 1);
+		ok = check(!none && errno == EINVAL, "another number: %s",
+			   none ? "opened" : strerror(errno));
+		qp = open_target(stage, theirs);
+		ok = check(qp && qp->qp_num == theirs, "ibv_open_qp: %s",
+			   strerror(errno)) &&
+		     is_in_state(qp, IBV_QPS_RTS) && ok;
+	}
+	if (!meet(side, ok))
+		return false;
+	if (side->second)
+		ok = leaves_its_target(stage);
+	ok = meet(side, ok);
+	if (side->second)
+		ok = write_to(stage, &stage->theirs, &stage->mine,
+			      IBV_WC_REM_ACCESS_ERR) && ok;
+	else
+		ok = has_message(stage, 0) && ok;
+	ok = meet(side, ok);
+	if (!side->second)
+		ok = event_expect(side->setup.b_dev.ctx,
+				  IBV_EVENT_QP_ACCESS_ERR, qp) &&
+		     is_in_state(qp, IBV_QPS_ERR) &&
+		     check(!ibv_destroy_qp(qp), "ibv_destroy_qp fails") &&
+		     check(!open_target(stage, theirs),
+			   "it is there after its last handle") && ok;
+	return ok;
+}
+
 static bool is_refused(struct stage *stage, int fd, int oflags, int error)
 {
 	struct ibv_xrcd_init_attr attr = {
@@ -269,6 +347,7 @@ static const struct {
 	{ keys_are_the_queues, "XRC: keys are those of the queue's process" },
 	{ queue_goes, "XRC: the other process destroys its queue" },
 	{ maker_closes, "XRC: who made the domain closes it" },
+	{ target_is_opened, "XRC: the other process's target is opened" },
 	{ flags, "XRC: domains that are refused" },
 };
 
