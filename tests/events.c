@@ -362,6 +362,7 @@ static void run_vectors(struct setup *setup)
 {
 	int i, n = setup->b_dev.ctx->num_comp_vectors;
 	struct listener *listener = calloc(n, sizeof(*listener));
+	bool ok = true;
 
 	if (!listener)
 		bail("no memory");

@@ -248,9 +248,10 @@ static bool is_in_state(struct ibv_qp *qp, enum ibv_qp_state state)
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	return check(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) &&
-			     attr.qp_state == state,
-		     "its state is not %d but %d", state, attr.qp_state);
+	if (ibv_query_qp(qp, &attr, IBV_QP_STATE, &init))
+		return check(false, "ibv_query_qp fails");
+	return check(attr.qp_state == state, "its state is %d, not %d",
+		     attr.qp_state, state);
 }
 
 /* The second one's: it has no target any more, but there is one. */
