@@ -53,8 +53,6 @@ static bool is_first_end(const struct ibv_wc *wc, enum receive_end end)
 	switch (end) {
 	case RECEIVE_FLUSHED:
 		return wc->status == IBV_WC_WR_FLUSH_ERR;
-	case RECEIVE_FAILS:
-		return wc->status != IBV_WC_SUCCESS;
 	case RECEIVE_TOO_SHORT:
 		return wc->status == IBV_WC_LOC_LEN_ERR;
 	case RECEIVE_PROTECTED:
@@ -89,16 +87,9 @@ static bool check_flush(struct scene *scene, int from)
 static bool check_failed_responder(struct scene *scene,
 				   const struct outcome *outcome)
 {
-	enum receive_end end = outcome->receive;
-	bool took = end != RECEIVE_FLUSHED;
+	bool took = outcome->receive != RECEIVE_FLUSHED;
 
-	/* the operation takes its receive before it looks at the key */
-	if (scene->opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
-	    outcome->status == IBV_WC_REM_ACCESS_ERR) {
-		end = RECEIVE_FAILS;
-		took = true;
-	}
-	return (!took || check_first_receive(scene, end)) &&
+	return (!took || check_first_receive(scene, outcome->receive)) &&
 	       check_flush(scene, took) &&
 	       is_in(&scene->b, IBV_QPS_ERR, "responder");
 }
