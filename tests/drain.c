@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Send queues that are drained (see also drain_middle.c), queue pairs destroyed in every state with work
- * outstanding, and what tells of the rest of a connection's life.
+ * Send queues that are drained (in the middle of a request: drain_middle.c), queue
+ * pairs destroyed in every state with work outstanding, and what tells of the rest of
+ * a connection's life.
  */
 #include <errno.h>
 #include <inttypes.h>
