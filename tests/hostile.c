@@ -249,7 +249,8 @@ static struct mic_send_wqe *find_request(const struct map *map)
  * its turn comes.
  */
 static bool fails_as(struct stage *stage, const struct maps *maps,
-		     void (*change)(volatile struct mic_send_wqe *wqe))
+		     void (*change)(volatile struct mic_send_wqe *wqe),
+		     enum ibv_wc_status status)
 {
 	struct mic_send_wqe *wqe;
 
@@ -263,7 +264,7 @@ static bool fails_as(struct stage *stage, const struct maps *maps,
 	post_recv(&stage->a, 3, NULL, 0);
 	return cq_expect(stage->cq, 1, IBV_WC_SUCCESS) &&
 	       cq_expect(stage->a.recv_cq, 2, IBV_WC_SUCCESS) &&
-	       cq_expect(stage->cq, SPOILED_ID, IBV_WC_LOC_QP_OP_ERR) &&
+	       cq_expect(stage->cq, SPOILED_ID, status) &&
 	       is_in(&stage->b, IBV_QPS_ERR) && is_in(&stage->a, IBV_QPS_RTS) &&
 	       cq_stays_empty(stage->a.recv_cq, 20);
 }
@@ -283,19 +284,55 @@ static void no_such_flag(volatile struct mic_send_wqe *wqe)
 	wqe->flags = MIC_WQE_FLAGS_ALL + 1;
 }
 
+static void too_much_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 0x10000;
+}
+
+static void read_to_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = MIC_WR_RDMA_READ;
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 0;
+}
+
+static void atomic_to_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = MIC_WR_ATOMIC_FETCH_AND_ADD;
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 8;
+}
+
 static bool unknown_opcode(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, no_such_opcode);
+	return fails_as(stage, maps, no_such_opcode, IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool kernel_opcode(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, opcode_of_the_kernel);
+	return fails_as(stage, maps, opcode_of_the_kernel,
+			IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool unknown_flag(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, no_such_flag);
+	return fails_as(stage, maps, no_such_flag, IBV_WC_LOC_QP_OP_ERR);
+}
+
+static bool long_inline(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, too_much_inline, IBV_WC_LOC_LEN_ERR);
+}
+
+static bool inline_read(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, read_to_inline, IBV_WC_LOC_QP_OP_ERR);
+}
+
+static bool inline_atomic(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, atomic_to_inline, IBV_WC_LOC_QP_OP_ERR);
 }
 
 /* --- elements of a queue that XRC targets use --------------------------------- */
@@ -517,6 +554,9 @@ static const struct {
 	{ unknown_opcode, "an opcode that there is not", false },
 	{ kernel_opcode, "an opcode that only the kernel has", false },
 	{ unknown_flag, "a flag that there is not", false },
+	{ long_inline, "more inline data than the queue has room for", false },
+	{ inline_read, "a READ with the flag of inline data", false },
+	{ inline_atomic, "an atomic with the flag of inline data", false },
 };
 
 int main(int argc, char **argv)

@@ -250,7 +250,7 @@ static void set_peer_state(struct scene *scene, enum ibv_qp_state state)
 		bail("cannot go to %s", state_name(state));
 }
 
-static void peer_reset(struct scene *scene)
+void peer_reset(struct scene *scene)
 {
 	set_peer_state(scene, IBV_QPS_RESET);
 }

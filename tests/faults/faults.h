@@ -184,6 +184,7 @@ extern const struct fault_table path_faults;
 extern const struct fault_table key_faults;
 extern const struct fault_table xrc_faults;
 extern const struct fault_table long_faults;
+extern const struct fault_table midway_faults;
 
 /* Those that an opcode may be tried with. */
 extern const enum ibv_wr_opcode opcodes[];
@@ -221,6 +222,7 @@ void message_goes_on(struct scene *scene);
 /* Faults that are those of short and long messages. */
 void wrong_rkey(struct scene *scene);
 void peer_destroyed(struct scene *scene);
+void peer_reset(struct scene *scene);
 void peer_error(struct scene *scene);
 void few_retries(struct endpoint_options *options);
 
@@ -234,7 +236,11 @@ bool check_outcome(struct scene *scene, const struct fault *fault);
 const struct outcome *fault_outcome(const struct fault *fault,
 				    enum service service);
 
-/* Completion queues without room; opcodes that a type lacks; early ends. */
+/*
+ * Datagrams; completion queues without room; opcodes that a type lacks; early
+ * ends.
+ */
+void run_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_full(struct setup *setup, struct neighbours *neighbours);
 void run_refused(struct setup *setup, struct neighbours *neighbours);
 void run_ends(struct setup *setup, struct neighbours *neighbours);

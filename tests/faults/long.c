@@ -65,7 +65,7 @@ void message_open(struct scene *scene)
 	};
 	scene->remote_addr = message->to.rdma_addr;
 	scene->rkey = message->to.mr->rkey;
-	if (scene->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+	if (SENDS & BIT(scene->opcode))
 		scene->receive = region_sge(&message->to, 0, LONG_BYTES);
 }
 
@@ -111,10 +111,66 @@ static void wrong_rkey_no_receives(struct scene *scene)
 	scene->receives = 0;
 }
 
+static void local_gone(struct scene *scene)
+{
+	tap_must(!ibv_dereg_mr(scene->message->mr), "ibv_dereg_mr fails");
+	scene->message->mr = NULL;
+}
+
+static void remote_gone(struct scene *scene)
+{
+	tap_must(!ibv_dereg_mr(scene->message->to.mr), "ibv_dereg_mr fails");
+	scene->message->to.mr = NULL;
+}
+
+/* The peer's queue pair has this right no more. */
+static void withdraw(struct scene *scene, unsigned int access)
+{
+	struct ibv_qp_attr attr = {
+		.qp_access_flags = scene->b.options.access & ~access,
+	};
+
+	tap_must(!ibv_modify_qp(scene->b.qp, &attr, IBV_QP_ACCESS_FLAGS),
+		 "ibv_modify_qp fails");
+	scene->b.options.access = attr.qp_access_flags;
+}
+
+static void write_withdrawn(struct scene *scene)
+{
+	withdraw(scene, IBV_ACCESS_REMOTE_WRITE);
+}
+
+static void read_withdrawn(struct scene *scene)
+{
+	withdraw(scene, IBV_ACCESS_REMOTE_READ);
+}
+
+#define ALL_LONG (WRITES | READS | SENDS)
+
 static const struct fault rows[] = {
 	{ "wrong rkey", WRITES | READS, wrong_rkey, REMOTE_ACCESS, LOST, NULL },
 	{ "wrong rkey, no receive", BIT(IBV_WR_RDMA_WRITE_WITH_IMM),
 	  wrong_rkey_no_receives, REMOTE_ACCESS, LOST, NULL },
+};
+
+static const struct fault midway_rows[] = {
+	{ "local MR deregistered midway", ALL_LONG, local_gone,
+	  LOCAL_PROTECTION, LOCAL_PROTECTION, NULL },
+	{ "remote MR deregistered midway", WRITES | READS, remote_gone,
+	  REMOTE_ACCESS, LOST, NULL },
+	{ "MR of the receive deregistered midway", SENDS, remote_gone,
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "QP without remote write midway", WRITES, write_withdrawn,
+	  REMOTE_INVALID, LOST, NULL },
+	{ "QP without remote read midway", READS, read_withdrawn,
+	  REMOTE_INVALID, LOST, NULL },
+	{ "peer destroyed midway", ALL_LONG, peer_destroyed, NO_ANSWER, SILENCE,
+	  few_retries },
+	{ "peer in RESET midway", ALL_LONG, peer_reset, NO_ANSWER, SILENCE,
+	  few_retries },
+	{ "peer in ERR midway", ALL_LONG, peer_error, NO_ANSWER, SILENCE,
+	  few_retries },
 };
 
 const struct fault_table long_faults = {
@@ -122,4 +178,12 @@ const struct fault_table long_faults = {
 	.count = COUNT(rows),
 	.services = BIT(SERVICES) - 1,
 	.is_long = true,
+};
+
+const struct fault_table midway_faults = {
+	.faults = midway_rows,
+	.count = COUNT(midway_rows),
+	.services = BIT(SERVICES) - 1,
+	.is_long = true,
+	.midway = true,
 };

@@ -147,10 +147,8 @@ static void run_faults(struct setup *setup, struct neighbours *neighbours,
 		       bool brief)
 {
 	static const struct fault_table *const tables[] = {
-		&path_faults,
-		&key_faults,
-		&xrc_faults,
-		&long_faults,
+		&path_faults, &key_faults,    &xrc_faults,
+		&long_faults, &midway_faults,
 	};
 	unsigned int i, service;
 
@@ -174,6 +172,7 @@ int main(int argc, char **argv)
 	neighbours_open(&neighbours, &setup);
 	run_faults(&setup, &neighbours, brief);
 	if (!brief) {
+		run_datagrams(&setup, &neighbours);
 		run_full(&setup, &neighbours);
 		run_refused(&setup, &neighbours);
 		run_ends(&setup, &neighbours);
