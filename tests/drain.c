@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Send queues that are drained, queue pairs destroyed in every state with work
- * outstanding, and what tells of the rest of a connection's life.
+ * Send queues that are drained (in the middle of a request: drain_middle.c), queue
+ * pairs destroyed in every state with work outstanding, and what tells of the rest of
+ * a connection's life.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "clock.h"
+#include "drain.h"
 #include "event.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES 8192UL
 
 enum { WORK = 12 };
@@ -26,7 +27,7 @@ struct pair {
 
 /* --- draining --------------------------------------------------------------- */
 
-static void to_sqd(struct endpoint *ep, bool notify)
+void to_sqd(struct endpoint *ep, bool notify)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_SQD,
@@ -38,7 +39,7 @@ static void to_sqd(struct endpoint *ep, bool notify)
 		bail("cannot go to SQD");
 }
 
-static int draining(struct endpoint *ep)
+int draining(struct endpoint *ep)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr = { .sq_draining = 9 };
@@ -460,6 +461,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < COUNT(cases); i++)
 		tap_ok(cases[i].run(&setup) && neighbours_work(&neighbours),
 		       "%s", cases[i].name);
+	run_middles(&setup, &neighbours);
 	run_destroys(&setup, &neighbours);
 	neighbours_close(&neighbours);
 	setup_close(&setup);

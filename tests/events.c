@@ -187,6 +187,29 @@ static bool run_error_event(struct listener *listener)
 	       cq_expect(listener->cq, 3, IBV_WC_WR_FLUSH_ERR);
 }
 
+enum { UNREAD = 64, ROUNDS = 3 * UNREAD };
+
+/*
+ * Armed again and again without reading events: at some number there are no more,
+ * but the queue stays armed, so the next completion after they were read raises one.
+ */
+static bool run_unread(struct listener *listener)
+{
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		arm(listener, false);
+		if (!deliver(listener, IBV_WR_SEND, false))
+			return false;
+	}
+	for (i = 0; readable_within(listener->channel->fd, 0); i++)
+		if (!takes_event(listener))
+			return false;
+	return check(i == UNREAD, "%u of %d events", i, ROUNDS) &&
+	       deliver(listener, IBV_WR_SEND, false) && takes_event(listener) &&
+	       deliver(listener, IBV_WR_SEND, false) && is_quiet(listener);
+}
+
 /*
  * The usual loop: sleep until an event, arm, empty the queue. No wake-up may
  * be lost however sender and receiver race.
@@ -340,6 +363,7 @@ static const struct {
 	{ "armed solicited only, then for any", run_next_after_solicited },
 	{ "solicited only: a completion in error", run_error_event },
 	{ "no wake-up gets lost", run_sleep_loop },
+	{ "armed without reading events", run_unread },
 	{ "moderation: not before the period is over", run_period },
 	{ "moderation: when there are enough", run_count },
 	{ "moderation: turned off", run_not_moderated },

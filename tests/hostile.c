@@ -2,9 +2,11 @@
 /*
  * A process that spoils the indices of its own queues: what ends is that queue,
  * with the event that says so, and nothing else. And one that spoils requests,
- * which fail, or a receive, which says nothing of those behind it.
+ * which fail, or a receive, which says nothing of those behind it; and one that has
+ * events raised and reads none.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,23 +89,23 @@ static void spoil(uint32_t *index)
 
 /*
  * Ring every doorbell file: those of other contexts have no such queue pair, or
- * one that has nothing to do.
+ * one that has nothing to do. Returns one that has it.
  */
-static void ring(const struct ibv_qp *qp)
+static int ring(const struct ibv_qp *qp)
 {
 	char path[64], target[64] = "";
-	unsigned int rung = 0;
-	int fd;
+	int fd, rung = -1;
 
 	for (fd = 3; fd < MAX_FD; fd++) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		if (readlink(path, target, sizeof(target) - 1) > 0 &&
 		    strstr(target, "[mic_doorbell]") &&
 		    !ioctl(fd, MIC_IOC_DOORBELL, (unsigned long)qp->qp_num))
-			rung++;
+			rung = fd;
 	}
-	if (!rung)
+	if (rung < 0)
 		bail("no doorbell for QP %u", qp->qp_num);
+	return rung;
 }
 
 /* --- cases -------------------------------------------------------------------- */
@@ -247,7 +249,8 @@ static struct mic_send_wqe *find_request(const struct map *map)
  * its turn comes.
  */
 static bool fails_as(struct stage *stage, const struct maps *maps,
-		     void (*change)(volatile struct mic_send_wqe *wqe))
+		     void (*change)(volatile struct mic_send_wqe *wqe),
+		     enum ibv_wc_status status)
 {
 	struct mic_send_wqe *wqe;
 
@@ -261,7 +264,7 @@ static bool fails_as(struct stage *stage, const struct maps *maps,
 	post_recv(&stage->a, 3, NULL, 0);
 	return cq_expect(stage->cq, 1, IBV_WC_SUCCESS) &&
 	       cq_expect(stage->a.recv_cq, 2, IBV_WC_SUCCESS) &&
-	       cq_expect(stage->cq, SPOILED_ID, IBV_WC_LOC_QP_OP_ERR) &&
+	       cq_expect(stage->cq, SPOILED_ID, status) &&
 	       is_in(&stage->b, IBV_QPS_ERR) && is_in(&stage->a, IBV_QPS_RTS) &&
 	       cq_stays_empty(stage->a.recv_cq, 20);
 }
@@ -281,19 +284,55 @@ static void no_such_flag(volatile struct mic_send_wqe *wqe)
 	wqe->flags = MIC_WQE_FLAGS_ALL + 1;
 }
 
+static void too_much_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 0x10000;
+}
+
+static void read_to_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = MIC_WR_RDMA_READ;
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 0;
+}
+
+static void atomic_to_inline(volatile struct mic_send_wqe *wqe)
+{
+	wqe->opcode = MIC_WR_ATOMIC_FETCH_AND_ADD;
+	wqe->flags |= MIC_WQE_INLINE;
+	wqe->inline_len = 8;
+}
+
 static bool unknown_opcode(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, no_such_opcode);
+	return fails_as(stage, maps, no_such_opcode, IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool kernel_opcode(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, opcode_of_the_kernel);
+	return fails_as(stage, maps, opcode_of_the_kernel,
+			IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool unknown_flag(struct stage *stage, struct maps *maps)
 {
-	return fails_as(stage, maps, no_such_flag);
+	return fails_as(stage, maps, no_such_flag, IBV_WC_LOC_QP_OP_ERR);
+}
+
+static bool long_inline(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, too_much_inline, IBV_WC_LOC_LEN_ERR);
+}
+
+static bool inline_read(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, read_to_inline, IBV_WC_LOC_QP_OP_ERR);
+}
+
+static bool inline_atomic(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, atomic_to_inline, IBV_WC_LOC_QP_OP_ERR);
 }
 
 /* --- elements of a queue that XRC targets use --------------------------------- */
@@ -388,6 +427,119 @@ static bool spoiled_receive(struct setup *setup, unsigned int which)
 	return ok;
 }
 
+/* --- events that nobody reads --------------------------------------------------- */
+
+enum {
+	EVENTS = 100000,
+	UNREAD = 64,	  /* as many are kept for a queue */
+	UNREAD_KB = 2048, /* less than a third of what all would take */
+};
+
+/* A queue with a channel that does not block, and a queue pair that completes in it. */
+struct armed {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct endpoint ep;
+	struct mic_cq_ctl *ctl;
+	unsigned int events;
+};
+
+static void armed_open(struct armed *armed, struct device *dev)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	int fd;
+
+	armed->events = 0;
+	armed->channel = ibv_create_comp_channel(dev->ctx);
+	if (!armed->channel)
+		bail("ibv_create_comp_channel: %s", strerror(errno));
+	fd = armed->channel->fd;
+	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK))
+		bail("fcntl: %s", strerror(errno));
+	new_map();
+	armed->cq = ibv_create_cq(dev->ctx, 16, NULL, armed->channel, 0);
+	if (!armed->cq)
+		bail("no completion queue: %s", strerror(errno));
+	armed->ctl = (struct mic_cq_ctl *)new_map().start;
+	options.send_cq = armed->cq;
+	endpoint_create(&armed->ep, dev, &options);
+	if (!armed->ctl)
+		bail("the queue is not mapped");
+}
+
+static void armed_close(struct armed *armed)
+{
+	ibv_ack_cq_events(armed->cq, armed->events);
+	endpoint_destroy(&armed->ep);
+	tap_must(!ibv_destroy_cq(armed->cq), "ibv_destroy_cq fails");
+	tap_must(!ibv_destroy_comp_channel(armed->channel),
+		 "ibv_destroy_comp_channel fails");
+	new_map();
+}
+
+/* As if there were a completion each time, and somebody waited for it. */
+static void raise_events(struct armed *armed, int fd, unsigned int count)
+{
+	while (count--) {
+		*(volatile __u32 *)&armed->ctl->arm = MIC_CQ_ARM_NEXT;
+		if (ioctl(fd, MIC_IOC_CQ_EVENT,
+			  (unsigned long)armed->ep.qp->qp_num))
+			bail("MIC_IOC_CQ_EVENT: %s", strerror(errno));
+	}
+}
+
+static unsigned int read_events(struct armed *armed)
+{
+	unsigned int before = armed->events;
+	struct ibv_cq *cq;
+	void *context;
+
+	while (!ibv_get_cq_event(armed->channel, &cq, &context))
+		armed->events++;
+	return armed->events - before;
+}
+
+/* Kernel memory that can't be reclaimed. */
+static long slab_kb(void)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kb = -1;
+
+	while (file && kb < 0 && fgets(line, sizeof(line), file))
+		sscanf(line, "SUnreclaim: %ld", &kb);
+	if (file)
+		fclose(file);
+	if (kb < 0)
+		bail("/proc/meminfo does not say SUnreclaim");
+	return kb;
+}
+
+/* However many are raised; and when they have been read, there are others. */
+static bool unread_events(struct setup *setup)
+{
+	struct armed armed;
+	unsigned int count;
+	long before, grown;
+	bool ok;
+	int fd;
+
+	armed_open(&armed, &setup->a_dev);
+	fd = ring(armed.ep.qp);
+	raise_events(&armed, fd, UNREAD);
+	before = slab_kb();
+	raise_events(&armed, fd, EVENTS);
+	grown = slab_kb() - before;
+	count = read_events(&armed);
+	ok = check(grown < UNREAD_KB, "the kernel's memory grew by %ld KiB",
+		   grown) &&
+	     check(count == UNREAD, "%u events were kept", count);
+	raise_events(&armed, fd, 1);
+	ok = check(read_events(&armed) == 1, "no event comes any more") && ok;
+	armed_close(&armed);
+	return ok;
+}
+
 /* ---------------------------------------------------------------------------- */
 
 static const struct {
@@ -402,6 +554,9 @@ static const struct {
 	{ unknown_opcode, "an opcode that there is not", false },
 	{ kernel_opcode, "an opcode that only the kernel has", false },
 	{ unknown_flag, "a flag that there is not", false },
+	{ long_inline, "more inline data than the queue has room for", false },
+	{ inline_read, "a READ with the flag of inline data", false },
+	{ inline_atomic, "an atomic with the flag of inline data", false },
 };
 
 int main(int argc, char **argv)
@@ -433,6 +588,8 @@ int main(int argc, char **argv)
 		       "XRC: the length of %s receive's list",
 		       i ? "the last" : "a");
 	}
+	tap_ok(unread_events(&setup) && neighbours_work(&neighbours),
+	       "events that nobody reads");
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -70,12 +70,20 @@ void mic_req_complete(struct mic_qp *qp, enum ib_wc_status status)
 	mic_req_tell(qp, &req->wqe, req->length, status);
 }
 
-/* Unreliable services: the send queue stops, the rest goes on. */
+/*
+ * Unreliable services: the send queue stops, the rest goes on. Also one that is
+ * being drained: what waits behind the request must not be executed after it.
+ */
 static void mic_req_sq_error(struct mic_qp *qp)
 {
-	if (cmpxchg(&qp->state, IB_QPS_RTS, IB_QPS_SQE) != IB_QPS_RTS)
+	int old = READ_ONCE(qp->state);
+
+	if (old != IB_QPS_RTS && old != IB_QPS_SQD)
 		return;
-	trace_mic_qp_error(qp, IB_QPS_RTS, IB_QPS_SQE);
+	/* only the responder may have changed it since, to an error */
+	if (cmpxchg(&qp->state, old, IB_QPS_SQE) != old)
+		return;
+	trace_mic_qp_error(qp, old, IB_QPS_SQE);
 	mic_imports_revoke_qp(qp);
 }
 

@@ -212,7 +212,16 @@ static bool mic_resp_enabled(const struct mic_qp *qp, int access)
 	return qp->attr.qp_access_flags & access;
 }
 
-/* A key is not looked at for 0 bytes, IBA 9.7.4.1.5. */
+/* The immediate data comes with the last segment, and so does the need. */
+static enum mic_ack mic_resp_take_imm(struct mic_qp *qp, struct mic_op *op)
+{
+	return op->flags & MIC_OP_IMM ? mic_resp_take(qp, op) : MIC_ACK_OK;
+}
+
+/*
+ * A key is not looked at for 0 bytes, IBA 9.7.4.1.5. If it is, then before a receive
+ * is taken: a message of several segments has its key refused with the first, too.
+ */
 static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
 {
 	struct mic_target target;
@@ -220,13 +229,16 @@ static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
 	enum mic_ack ack;
 
 	if (!op->length)
-		return MIC_ACK_OK;
+		return mic_resp_take_imm(qp, op);
 	ack = mic_resp_target(qp, op, IB_ACCESS_REMOTE_WRITE, &target);
 	if (ack)
 		return ack;
-	mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off, op->seg_len);
+	ack = mic_resp_take_imm(qp, op);
+	if (!ack)
+		mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off,
+			     op->seg_len);
 	mic_resp_target_put(&target);
-	return MIC_ACK_OK;
+	return ack;
 }
 
 static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
@@ -235,12 +247,6 @@ static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
 
 	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_WRITE))
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	/* the flag comes with the last segment, and so does the need */
-	if (op->flags & MIC_OP_IMM) {
-		ack = mic_resp_take(qp, op);
-		if (ack)
-			return ack;
-	}
 	ack = mic_resp_write_data(qp, op);
 	if (!ack && op->flags & MIC_OP_IMM)
 		mic_resp_receive_done(qp, op, MIC_WC_RECV_RDMA_WITH_IMM);

@@ -83,7 +83,7 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	}
 	mutex_init(&cq->resize_lock);
 	spin_lock_init(&cq->lock);
-	mic_cq_moderation_init(cq);
+	mic_cq_events_init(cq);
 	cq->timestamps = attr->flags &
 			 IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	cq->ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;

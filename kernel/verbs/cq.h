@@ -34,6 +34,9 @@
  * @moderate_us: microseconds an event may be held back
  * @moderated: completions held back
  * @timer: ends the period
+ * @unread_list: its events that the process has not read, as ib_core has them;
+ *	NULL if they are not known
+ * @unread: events raised since that list was empty
  */
 struct mic_cq {
 	struct ib_cq ibcq;
@@ -53,6 +56,8 @@ struct mic_cq {
 	u16 moderate_us;
 	u32 moderated;
 	struct hrtimer timer;
+	const struct list_head *unread_list;
+	u32 unread;
 };
 
 static inline struct mic_cq *to_mic_cq(struct ib_cq *ibcq)
@@ -69,7 +74,7 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 /* moderation.c */
 bool mic_cq_fire(struct mic_cq *cq, bool solicited);
 void mic_cq_event(struct mic_cq *cq);
-void mic_cq_moderation_init(struct mic_cq *cq);
+void mic_cq_events_init(struct mic_cq *cq);
 int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 
 /* cqe.c */

@@ -15,6 +15,7 @@
 
 #include "../engine/poll.h"
 #include "counters.h"
+#include "keys.h"
 
 enum mic_limits {
 	MIC_MAX_QP = 65536,
@@ -51,7 +52,7 @@ enum mic_limits {
  * @members_lock: protects @members and @nmembers
  * @nmembers: length of @members
  * @next_qpn: where the search for a free QP number starts
- * @next_mkey: where the search for a free key index starts
+ * @keys: which memory key is the next one
  * @next_srqn: where the search for a free SRQ number starts
  * @nqp: number of QPs
  * @ncq: number of CQs
@@ -79,7 +80,7 @@ struct mic_dev {
 	struct rw_semaphore members_lock;
 	u32 nmembers;
 	u32 next_qpn;
-	u32 next_mkey;
+	struct mic_keys keys;
 	u32 next_srqn;
 	atomic_t nqp;
 	atomic_t ncq;

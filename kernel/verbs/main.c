@@ -158,6 +158,7 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	dev->ndev = ndev;
 	xa_init_flags(&dev->qps, XA_FLAGS_ALLOC);
 	xa_init_flags(&dev->mkeys, XA_FLAGS_ALLOC);
+	mic_keys_init(&dev->keys);
 	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
 	INIT_LIST_HEAD(&dev->members);
 	init_rwsem(&dev->members_lock);

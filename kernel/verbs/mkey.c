@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory keys.
- *
- * A key is 24 bits of index and 8 bits of variant. Indices are handed out in
- * turn, so that one is not reused soon, and the variant starts at random; a
- * stale or guessed key then meets the protection domain check as well.
+ * Memory keys: look-up, check, revocation. (Which one is next: keys.c.)
  */
-#include <linux/random.h>
 #include <linux/wait_bit.h>
 
 #include "dev.h"
@@ -26,15 +21,12 @@
  */
 int mic_mkey_alloc(struct mic_dev *dev, struct mic_mkey *mkey)
 {
-	u32 index;
 	int err;
 
-	err = xa_alloc_cyclic(&dev->mkeys, &index, NULL,
-			      XA_LIMIT(1, MIC_MKEY_INDEX_MAX), &dev->next_mkey,
-			      GFP_KERNEL);
-	if (err < 0)
-		return -ENOMEM;
-	mkey->key = index << 8 | get_random_u8();
+	err = mic_keys_pick(&dev->keys, &dev->mkeys, MIC_MKEY_INDEX_MAX,
+			    &mkey->key);
+	if (err)
+		return err;
 	refcount_set(&mkey->ref, 1);
 	init_completion(&mkey->gone);
 	atomic_set(&mkey->users, 0);

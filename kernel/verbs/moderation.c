@@ -2,16 +2,71 @@
 /*
  * Completion events, and their moderation: one event for several completions,
  * or for those of a period.
+ *
+ * An event that a process has not read is memory of the kernel, charged to nobody,
+ * and a process arms its queues as often as it likes. So there are no more of them
+ * than MIC_CQ_UNREAD for each queue. One that is not raised therefore is no wake-up
+ * lost: there are others of that queue that its process has still to read, and who
+ * has read one polls the queue before it waits for the next. The queue stays armed.
  */
 #include <linux/hrtimer.h>
+#include <linux/list.h>
 
 #include "cq.h"
 #include "dev.h"
 
+#define MIC_CQ_UNREAD	64
+
+/*
+ * How struct ib_ucq_object begins, which is in a header of ib_core's own: @event_list
+ * has the asynchronous events and @comp_list the completion events not read yet.
+ */
+struct mic_ucq_object {
+	struct ib_uobject uobject;
+	void *event_file;
+	struct list_head event_list;
+	u32 events_reported;
+	struct list_head comp_list;
+};
+
+static bool mic_list_is_new(const struct list_head *list)
+{
+	return list->next == list && list->prev == list;
+}
+
+/* NULL for kernel consumers, without a channel, and if ib_core has changed it. */
+static const struct list_head *mic_cq_unread_list(const struct ib_cq *ibcq)
+{
+	const struct mic_ucq_object *uobj = (const void *)ibcq->uobject;
+
+	if (!uobj || !ibcq->cq_context)
+		return NULL;
+	if (mic_list_is_new(&uobj->event_list) &&
+	    mic_list_is_new(&uobj->comp_list))
+		return &uobj->comp_list;
+	pr_warn_once("ib_mic: completion events that are not read are not counted on this kernel\n");
+	return NULL;
+}
+
+/* The caller has a barrier between the element and this. */
+static bool mic_cq_may_raise(struct mic_cq *cq)
+{
+	if (!cq->unread_list)
+		return true;
+	/* without the list's lock: what is read right now counts the next time */
+	if (list_empty(cq->unread_list))
+		cq->unread = 0;
+	return cq->unread < MIC_CQ_UNREAD;
+}
+
 static bool mic_cq_disarm(struct mic_cq *cq)
 {
 	cq->moderated = 0;
-	return xchg(&cq->ctl->arm, MIC_CQ_ARM_NONE) != MIC_CQ_ARM_NONE;
+	if (!mic_cq_may_raise(cq) ||
+	    xchg(&cq->ctl->arm, MIC_CQ_ARM_NONE) == MIC_CQ_ARM_NONE)
+		return false;
+	cq->unread++;
+	return true;
 }
 
 /* Whether the event has to wait for more completions, or the timer. */
@@ -33,7 +88,7 @@ static bool mic_cq_hold_back(struct mic_cq *cq)
  * @solicited: the element counts as solicited
  *
  * The queue is disarmed if so. Pairs with the barrier between arming and
- * polling, see mic-abi.h.
+ * polling, see mic-abi.h, and with that between reading an event and polling.
  *
  * Return: true if the caller has to call mic_cq_event().
  */
@@ -74,6 +129,7 @@ static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
 	bool fire;
 
 	spin_lock_irqsave(&cq->lock, flags);
+	smp_mb();	/* the elements, then look what was read */
 	fire = cq->moderated && mic_cq_disarm(cq);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (fire)
@@ -81,8 +137,13 @@ static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-void mic_cq_moderation_init(struct mic_cq *cq)
+/**
+ * mic_cq_events_init - prepare the events of a queue
+ * @cq: queue that is being created
+ */
+void mic_cq_events_init(struct mic_cq *cq)
 {
+	cq->unread_list = mic_cq_unread_list(&cq->ibcq);
 	hrtimer_init(&cq->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	cq->timer.function = mic_cq_timeout;
 }

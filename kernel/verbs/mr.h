@@ -28,7 +28,8 @@ struct mic_piece;
  * @ref: one for the owner while the key exists, one for each user under way
  * @gone: the last reference was dropped
  * @rcu: look-ups run under RCU
- * @key: index << 8 | variant; the variant changes whenever the key is reused
+ * @key: index << 8 | variant; it is handed out again with the 256th turn of the
+ *	indices (keys.c), but a window's owner and who registers fast choose variants
  * @revocable: the key can be invalidated without being destroyed
  * @users: revocable keys: copies under way on behalf of others
  * @lock: serialises changes of revocable keys, and binding to a region with

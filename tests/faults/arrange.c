@@ -10,56 +10,6 @@
 #include "tap.h"
 #include "work.h"
 
-/*
- * What a request completes with, what its receive does, and which event; on
- * reliable services, and on unreliable ones.
- */
-#define LOST                                                                   \
-	{                                                                      \
-		IBV_WC_SUCCESS, RECEIVE_NEXT, -1                               \
-	}
-#define SILENCE                                                                \
-	{                                                                      \
-		IBV_WC_SUCCESS, RECEIVE_UNTOUCHED, -1                          \
-	}
-#define FINE                                                                   \
-	{                                                                      \
-		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
-	}
-#define REMOTE_ACCESS                                                          \
-	{                                                                      \
-		IBV_WC_REM_ACCESS_ERR, RECEIVE_FLUSHED,                        \
-			IBV_EVENT_QP_ACCESS_ERR                                \
-	}
-#define REMOTE_INVALID                                                         \
-	{                                                                      \
-		IBV_WC_REM_INV_REQ_ERR, RECEIVE_FLUSHED, IBV_EVENT_QP_REQ_ERR  \
-	}
-#define LOCAL_PROTECTION                                                       \
-	{                                                                      \
-		IBV_WC_LOC_PROT_ERR, RECEIVE_STAYS, -1                         \
-	}
-#define LOCAL_LENGTH                                                           \
-	{                                                                      \
-		IBV_WC_LOC_LEN_ERR, RECEIVE_STAYS, -1                          \
-	}
-#define RECEIVE_SHORT(status)                                                  \
-	{                                                                      \
-		status, RECEIVE_TOO_SHORT, -1                                  \
-	}
-#define RECEIVE_PROTECTION(status)                                             \
-	{                                                                      \
-		status, RECEIVE_PROTECTED, -1                                  \
-	}
-#define NO_ANSWER                                                              \
-	{                                                                      \
-		IBV_WC_RETRY_EXC_ERR, RECEIVE_UNTOUCHED, -1                    \
-	}
-#define NOT_READY                                                              \
-	{                                                                      \
-		IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1                    \
-	}
-
 static bool is_of_word(const struct scene *scene)
 {
 	return WORDS & BIT(scene->opcode);
@@ -77,7 +27,7 @@ static void remote_without(struct scene *scene, int access)
 	aim_at_extra(scene);
 }
 
-static void wrong_rkey(struct scene *scene)
+void wrong_rkey(struct scene *scene)
 {
 	scene->rkey ^= 0x00a5a500;
 }
@@ -266,6 +216,13 @@ static void no_receives(struct scene *scene)
 	scene->receives = 0;
 }
 
+/* The key comes first: the request does not wait for a receive. */
+static void wrong_rkey_no_receives(struct scene *scene)
+{
+	wrong_rkey(scene);
+	no_receives(scene);
+}
+
 static void rnr_retry_0(struct endpoint_options *options)
 {
 	options->rnr_retry = 0;
@@ -281,7 +238,7 @@ static void rnr_retry_6(struct endpoint_options *options)
 	options->rnr_retry = 6;
 }
 
-static void peer_destroyed(struct scene *scene)
+void peer_destroyed(struct scene *scene)
 {
 	tap_must(!ibv_destroy_qp(scene->b.qp), "ibv_destroy_qp fails");
 	scene->b.qp = NULL;
@@ -293,7 +250,7 @@ static void set_peer_state(struct scene *scene, enum ibv_qp_state state)
 		bail("cannot go to %s", state_name(state));
 }
 
-static void peer_reset(struct scene *scene)
+void peer_reset(struct scene *scene)
 {
 	set_peer_state(scene, IBV_QPS_RESET);
 }
@@ -304,7 +261,7 @@ static void peer_init(struct scene *scene)
 	endpoint_to_init(&scene->b);
 }
 
-static void peer_error(struct scene *scene)
+void peer_error(struct scene *scene)
 {
 	set_peer_state(scene, IBV_QPS_ERR);
 }
@@ -360,7 +317,7 @@ static void no_reads_here(struct endpoint_options *options)
 	options->reads = 0;
 }
 
-static void few_retries(struct endpoint_options *options)
+void few_retries(struct endpoint_options *options)
 {
 	options->timeout = 1;
 	options->retry_count = 2;
@@ -381,6 +338,8 @@ static void zero_length(struct scene *scene)
 
 static const struct fault rows[] = {
 	{ "wrong rkey", REMOTE, wrong_rkey, REMOTE_ACCESS, LOST, NULL },
+	{ "wrong rkey, no receive", BIT(IBV_WR_RDMA_WRITE_WITH_IMM),
+	  wrong_rkey_no_receives, REMOTE_ACCESS, LOST, NULL },
 	{ "rkey plus one", REMOTE, next_rkey, REMOTE_ACCESS, LOST, NULL },
 	{ "rkey zero", REMOTE, zero_rkey, REMOTE_ACCESS, LOST, NULL },
 	{ "rkey of a deregistered MR", REMOTE, stale_rkey, REMOTE_ACCESS, LOST,

@@ -72,6 +72,7 @@ struct scene {
 	struct ibv_context *extra_ctx;
 	struct ibv_mw *mw;
 	struct xrc other_xrc;
+	struct message *message; /* of several segments, or NULL */
 };
 
 /* What the first receive of the responder ends with. */
@@ -79,7 +80,6 @@ enum receive_end {
 	RECEIVE_STAYS, /* for what arrives; queue pair unharmed */
 	RECEIVE_NEXT,  /* the message is lost, those behind it are not */
 	RECEIVE_FLUSHED,
-	RECEIVE_FAILS,	   /* any error */
 	RECEIVE_TOO_SHORT, /* local length error */
 	RECEIVE_PROTECTED, /* local protection error */
 	RECEIVE_REFUSED,   /* local access error */
@@ -105,7 +105,59 @@ struct fault_table {
 	const struct fault *faults;
 	unsigned int count;
 	unsigned int services; /* a bit for each */
+	bool is_long;	       /* messages of several segments (long.c) */
+	bool midway;	       /* when part of the message has arrived */
 };
+
+/*
+ * What a request completes with, what its receive does, and which event; on
+ * reliable services, and on unreliable ones.
+ */
+#define LOST                                                                   \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_NEXT, -1                               \
+	}
+#define SILENCE                                                                \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_UNTOUCHED, -1                          \
+	}
+#define FINE                                                                   \
+	{                                                                      \
+		IBV_WC_SUCCESS, RECEIVE_STAYS, -1                              \
+	}
+#define REMOTE_ACCESS                                                          \
+	{                                                                      \
+		IBV_WC_REM_ACCESS_ERR, RECEIVE_FLUSHED,                        \
+			IBV_EVENT_QP_ACCESS_ERR                                \
+	}
+#define REMOTE_INVALID                                                         \
+	{                                                                      \
+		IBV_WC_REM_INV_REQ_ERR, RECEIVE_FLUSHED, IBV_EVENT_QP_REQ_ERR  \
+	}
+#define LOCAL_PROTECTION                                                       \
+	{                                                                      \
+		IBV_WC_LOC_PROT_ERR, RECEIVE_STAYS, -1                         \
+	}
+#define LOCAL_LENGTH                                                           \
+	{                                                                      \
+		IBV_WC_LOC_LEN_ERR, RECEIVE_STAYS, -1                          \
+	}
+#define RECEIVE_SHORT(status)                                                  \
+	{                                                                      \
+		status, RECEIVE_TOO_SHORT, -1                                  \
+	}
+#define RECEIVE_PROTECTION(status)                                             \
+	{                                                                      \
+		status, RECEIVE_PROTECTED, -1                                  \
+	}
+#define NO_ANSWER                                                              \
+	{                                                                      \
+		IBV_WC_RETRY_EXC_ERR, RECEIVE_UNTOUCHED, -1                    \
+	}
+#define NOT_READY                                                              \
+	{                                                                      \
+		IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1                    \
+	}
 
 #define BIT(number) (1U << (number))
 
@@ -131,6 +183,8 @@ struct fault_table {
 extern const struct fault_table path_faults;
 extern const struct fault_table key_faults;
 extern const struct fault_table xrc_faults;
+extern const struct fault_table long_faults;
+extern const struct fault_table midway_faults;
 
 /* Those that an opcode may be tried with. */
 extern const enum ibv_wr_opcode opcodes[];
@@ -148,12 +202,29 @@ void scene_open(struct scene *scene, struct setup *setup, enum service service,
 void scene_close(struct scene *scene);
 /* Receives go where the service has them. */
 void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge);
+/* All that it has; the first one is that of the request. */
+void scene_post_receives(struct scene *scene);
 /* A SEND without data arrives. */
 bool scene_works(struct scene *scene, uint64_t id);
 /* The request of the scene, and another one, both with its keys. */
 struct ibv_send_wr scene_request(struct scene *scene, uint64_t id);
 struct ibv_send_wr scene_send(struct scene *scene, uint64_t id,
 			      enum ibv_wr_opcode opcode, struct ibv_sge *sge);
+
+/* A message of several segments takes the place of the short one. */
+void message_open(struct scene *scene);
+void message_close(struct scene *scene);
+/* Wait until part of it has arrived; the rest waits for a page of its data. */
+bool message_begins(struct scene *scene);
+/* Let that page come. */
+void message_goes_on(struct scene *scene);
+
+/* Faults that are those of short and long messages. */
+void wrong_rkey(struct scene *scene);
+void peer_destroyed(struct scene *scene);
+void peer_reset(struct scene *scene);
+void peer_error(struct scene *scene);
+void few_retries(struct endpoint_options *options);
 
 /* Bytes that the request moves. */
 uint32_t request_bytes(const struct scene *scene);
@@ -165,7 +236,11 @@ bool check_outcome(struct scene *scene, const struct fault *fault);
 const struct outcome *fault_outcome(const struct fault *fault,
 				    enum service service);
 
-/* Completion queues without room; opcodes that a type lacks; early ends. */
+/*
+ * Datagrams; completion queues without room; opcodes that a type lacks; early
+ * ends.
+ */
+void run_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_full(struct setup *setup, struct neighbours *neighbours);
 void run_refused(struct setup *setup, struct neighbours *neighbours);
 void run_ends(struct setup *setup, struct neighbours *neighbours);

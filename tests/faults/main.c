@@ -14,19 +14,6 @@
 #include "tap.h"
 #include "work.h"
 
-static void post_receives(struct scene *scene)
-{
-	struct ibv_sge sge = scene->receive;
-	int i;
-
-	for (i = 0; i < scene->receives; i++) {
-		scene_post_receive(scene, FIRST_RECEIVE_ID + i, &sge);
-		sge = region_sge(&scene->setup->b_mem,
-				 RECEIVE_OFFSET + (i + 1) * RECEIVE_BYTES,
-				 RECEIVE_BYTES);
-	}
-}
-
 /* In one list, so that what follows the request waits behind it. */
 static bool post_fault(struct scene *scene)
 {
@@ -47,6 +34,12 @@ static bool post_fault(struct scene *scene)
 	return check(!error, "posting fails: %s", strerror(error));
 }
 
+static void remember_peer(struct scene *scene)
+{
+	if (scene->b.qp)
+		scene->peer_state = endpoint_state(&scene->b);
+}
+
 /* Some faults are of a receive, some of a peer that had receives. */
 static void arrange(struct scene *scene, const struct fault *fault)
 {
@@ -55,14 +48,39 @@ static void arrange(struct scene *scene, const struct fault *fault)
 
 	if (fault->arrange && !of_peer)
 		fault->arrange(scene);
-	post_receives(scene);
+	scene_post_receives(scene);
 	if (fault->arrange && of_peer)
 		fault->arrange(scene);
-	if (scene->b.qp)
-		scene->peer_state = endpoint_state(&scene->b);
+	remember_peer(scene);
+}
+
+/* What was in order so far is not when the rest of the message comes. */
+static bool arrange_midway(struct scene *scene, const struct fault *fault)
+{
+	if (!message_begins(scene))
+		return false;
+	fault->arrange(scene);
+	remember_peer(scene);
+	return true;
+}
+
+static bool carry_out(struct scene *scene, const struct fault_table *table,
+		      const struct fault *fault)
+{
+	if (table->midway)
+		scene_post_receives(scene);
+	else
+		arrange(scene, fault);
+	if (!post_fault(scene) ||
+	    (table->midway && !arrange_midway(scene, fault)))
+		return false;
+	if (table->is_long)
+		message_goes_on(scene);
+	return check_outcome(scene, fault);
 }
 
 static bool run_fault(struct setup *setup, struct neighbours *neighbours,
+		      const struct fault_table *table,
 		      const struct fault *fault, enum service service,
 		      enum ibv_wr_opcode opcode)
 {
@@ -74,9 +92,9 @@ static bool run_fault(struct setup *setup, struct neighbours *neighbours,
 		fault->options(&options);
 	scene_open(&scene, setup, service, opcode, &options);
 	scene.neighbours = neighbours;
-	ok = scene_works(&scene, GOOD_ID);
-	arrange(&scene, fault);
-	ok = ok && post_fault(&scene) && check_outcome(&scene, fault);
+	if (table->is_long)
+		message_open(&scene);
+	ok = scene_works(&scene, GOOD_ID) && carry_out(&scene, table, fault);
 	scene_close(&scene);
 	return neighbours_work(neighbours) && ok;
 }
@@ -114,10 +132,11 @@ static void run_table(struct setup *setup, struct neighbours *neighbours,
 
 			if (!applies(fault, service, opcode))
 				continue;
-			tap_ok(run_fault(setup, neighbours, fault, service,
-					 opcode),
-			       "%s, %s: %s", service_name(service),
-			       opcode_name(opcode), fault->name);
+			tap_ok(run_fault(setup, neighbours, table, fault,
+					 service, opcode),
+			       "%s, %s: %s%s", service_name(service),
+			       opcode_name(opcode), fault->name,
+			       table->is_long ? ", a long message" : "");
 			if (brief)
 				break;
 		}
@@ -128,9 +147,8 @@ static void run_faults(struct setup *setup, struct neighbours *neighbours,
 		       bool brief)
 {
 	static const struct fault_table *const tables[] = {
-		&path_faults,
-		&key_faults,
-		&xrc_faults,
+		&path_faults, &key_faults,    &xrc_faults,
+		&long_faults, &midway_faults,
 	};
 	unsigned int i, service;
 
@@ -154,6 +172,7 @@ int main(int argc, char **argv)
 	neighbours_open(&neighbours, &setup);
 	run_faults(&setup, &neighbours, brief);
 	if (!brief) {
+		run_datagrams(&setup, &neighbours);
 		run_full(&setup, &neighbours);
 		run_refused(&setup, &neighbours);
 		run_ends(&setup, &neighbours);

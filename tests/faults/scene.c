@@ -146,6 +146,8 @@ void scene_close(struct scene *scene)
 		xrc_close(&scene->other_xrc);
 	if (scene->mw)
 		tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+	if (scene->message)
+		message_close(scene);
 	if (scene->extra.map)
 		region_destroy(&scene->extra);
 	if (scene->extra_pd)
@@ -170,6 +172,19 @@ void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge)
 			     ibv_post_recv(scene->b.qp, &wr, &bad);
 	if (error)
 		bail("posting a receive fails: %s", strerror(error));
+}
+
+void scene_post_receives(struct scene *scene)
+{
+	struct ibv_sge sge = scene->receive;
+	int i;
+
+	for (i = 0; i < scene->receives; i++) {
+		scene_post_receive(scene, FIRST_RECEIVE_ID + i, &sge);
+		sge = region_sge(&scene->setup->b_mem,
+				 RECEIVE_OFFSET + (i + 1) * RECEIVE_BYTES,
+				 RECEIVE_BYTES);
+	}
 }
 
 struct ibv_send_wr scene_send(struct scene *scene, uint64_t id,

@@ -411,6 +411,9 @@ struct mic_recv_wqe {
  * element, executes a full barrier and looks at @arm; when the element is of
  * the kind asked for, it sets @arm back to MIC_CQ_ARM_NONE and raises the
  * event. Either the event comes or the poll sees the element.
+ *
+ * With too many events of the queue that were not read it does neither: who reads
+ * one of those polls the queue, after a full barrier.
  */
 enum mic_cq_arm {
 	MIC_CQ_ARM_NONE = 0,

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the parts of drain share.
+ */
+#ifndef TESTS_DRAIN_H
+#define TESTS_DRAIN_H
+
+#include <stdbool.h>
+
+#include "setup.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* To SQD, or the end of the test. */
+void to_sqd(struct endpoint *ep, bool notify);
+/* sq_draining of a queue pair in SQD, or -1, with a remark, if it is not. */
+int draining(struct endpoint *ep);
+
+/* drain_middle.c: with a request half done */
+void run_middles(struct setup *setup, struct neighbours *neighbours);
+
+#endif /* TESTS_DRAIN_H */
