@@ -293,7 +293,8 @@ static bool target_is_opened(struct stage *stage)
 	ok = meet(side, ok);
 	if (side->second)
 		ok = write_to(stage, &stage->theirs, &stage->mine,
-			      IBV_WC_REM_ACCESS_ERR) && ok;
+			      IBV_WC_REM_ACCESS_ERR) &&
+		     ok;
 	else
 		ok = has_message(stage, 0) && ok;
 	ok = meet(side, ok);
@@ -302,7 +303,8 @@ static bool target_is_opened(struct stage *stage)
 		ok = is_in_state(qp, IBV_QPS_ERR) &&
 		     check(!ibv_destroy_qp(qp), "ibv_destroy_qp fails") &&
 		     check(!open_target(stage, theirs),
-			   "it is there after its last handle") && ok;
+			   "it is there after its last handle") &&
+		     ok;
 	return ok;
 }
 
