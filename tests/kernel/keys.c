@@ -15,7 +15,8 @@
 /* The driver's own; it needs nothing else of the driver. */
 #include "../../kernel/verbs/keys.c"
 
-#define TEST_INDICES	15
+#define TEST_INDICES	15	/* from 1 on */
+#define TEST_SLOTS	(TEST_INDICES + 1)
 #define TEST_VARIANTS	256
 /* A key may come again with this turn after it. */
 #define TEST_TURNS	256
@@ -33,7 +34,7 @@ struct bench {
 	struct xarray used;
 	u32 last;
 	u32 turn;
-	u32 when[TEST_INDICES + 1][TEST_VARIANTS];
+	u32 when[TEST_SLOTS][TEST_VARIANTS];
 };
 
 static int bench_open(struct bench *bench, const char *device,
