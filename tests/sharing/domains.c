@@ -254,6 +254,15 @@ static bool is_in_state(struct ibv_qp *qp, enum ibv_qp_state state)
 		     attr.qp_state, state);
 }
 
+static bool goes_to_reset(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	return check(!ibv_modify_qp(qp, &attr, IBV_QP_STATE),
+		     "ibv_modify_qp fails") &&
+	       is_in_state(qp, IBV_QPS_RESET);
+}
+
 /* The second one's: it has no target any more, but there is one. */
 static bool leaves_its_target(struct stage *stage)
 {
@@ -300,7 +309,7 @@ static bool target_is_opened(struct stage *stage)
 	ok = meet(side, ok);
 	/* ib_core has no events for who has opened a target */
 	if (!side->second)
-		ok = is_in_state(qp, IBV_QPS_ERR) &&
+		ok = is_in_state(qp, IBV_QPS_ERR) && goes_to_reset(qp) &&
 		     check(!ibv_destroy_qp(qp), "ibv_destroy_qp fails") &&
 		     check(!open_target(stage, theirs),
 			   "it is there after its last handle") &&
