@@ -235,6 +235,18 @@ static bool limit_event(struct stage *stage)
 	       deliver(stage, 6, 4) && events_none(ctx);
 }
 
+/* Three are posted: the next message is the one that finds too few. */
+static bool limit_over_posted(struct stage *stage)
+{
+	struct ibv_context *ctx = stage->setup->b_dev.ctx;
+
+	return post_shared(stage, 0, 3) &&
+	       check(!set_limit(stage->srq, 5), "setting the limit fails") &&
+	       events_none(ctx) && deliver(stage, 0, 1) &&
+	       event_expect(ctx, IBV_EVENT_SRQ_LIMIT_REACHED, stage->srq) &&
+	       deliver(stage, 1, 2) && events_none(ctx);
+}
+
 static bool limit_survives_resize(struct stage *stage)
 {
 	struct ibv_context *ctx = stage->setup->b_dev.ctx;
@@ -524,6 +536,7 @@ static const struct {
 	{ refuse_sizes, "sizes that are refused, and the largest" },
 	{ resize_under_traffic, "resizing under traffic" },
 	{ limit_event, "one event when the limit is passed" },
+	{ limit_over_posted, "a limit over what is posted" },
 	{ limit_survives_resize, "resizing keeps the limit" },
 	{ last_receive_event, "the event of the last receive" },
 	{ demand_rc, "memory on demand: RC" },
