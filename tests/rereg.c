@@ -215,6 +215,27 @@ static bool with_a_window(struct stage *stage)
 	return ok;
 }
 
+/* Its number may be that of a domain of the region's context. */
+static bool domain_of_another_context(struct stage *stage)
+{
+	struct ibv_context *ctx = device_open_context(stage->setup->b_dev.name);
+	struct ibv_mr *mr = stage->region.mr;
+	struct ibv_pd *pd;
+	bool ok;
+
+	pd = ctx ? ibv_alloc_pd(ctx) : NULL;
+	if (!pd)
+		bail("no domain of another context: %s", strerror(errno));
+	ok = refuses(mr, PD, pd, NULL, 0, EINVAL) &&
+	     refuses(mr, PD | TRANSLATION, pd, stage->elsewhere.addr, 0,
+		     EINVAL) &&
+	     refuses(mr, PD, NULL, NULL, 0, EINVAL) &&
+	     is_at(stage, stage->pd, &stage->region);
+	tap_must(!ibv_dealloc_pd(pd), "ibv_dealloc_pd fails");
+	tap_must(!ibv_close_device(ctx), "ibv_close_device fails");
+	return ok;
+}
+
 static bool null_region(struct stage *stage)
 {
 	struct ibv_mr *mr = ibv_alloc_null_mr(stage->pd);
@@ -256,6 +277,7 @@ static const struct {
 	{ "a change that failed", after_a_failure },
 	{ "a change that is refused", refused_at_once },
 	{ "a region with a window", with_a_window },
+	{ "a domain of another context, or none", domain_of_another_context },
 	{ "a null region", null_region },
 	{ "device memory", device_memory },
 };

@@ -157,6 +157,12 @@ int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		errno = EOPNOTSUPP; /* the library does not set it here */
 		return errno;
 	}
+	/* the kernel would take its number for a domain of the region's context */
+	if ((flags & IBV_REREG_MR_CHANGE_PD) &&
+	    (!pd || pd->context != vmr->ibv_mr.context)) {
+		errno = EINVAL;
+		return errno;
+	}
 	known = mic_keys_take(mr_keys(vmr), lkey, &key);
 	ret = ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 			       access, pd, &cmd, sizeof(cmd), &resp,
