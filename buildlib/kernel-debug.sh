@@ -7,22 +7,54 @@
 DEBUG_CONFIG=$TREE/buildlib/debug.config
 
 # What the checkers find in Linux 6.1 itself, so that what they report is ours.
-# A context that cannot be made by ioctl() is freed with a reference to its task.
 mend_debug_kernel() {
-	local file=$1/drivers/infiniband/core/uverbs_std_types_device.c
+	local core=$1/drivers/infiniband/core
 
-	sed -i '/^static int UVERBS_HANDLER(UVERBS_METHOD_GET_CONTEXT)/,/^}/s/^\t\tkfree(attrs->context);/\t\trdma_restrack_put(\&attrs->context->res);\n&/' \
-		"$file"
-	[ "$(grep -c 'rdma_restrack_put(&attrs->context->res);' "$file")" -eq 1 ] || {
-		echo "$file is not as expected: is this mended already?"
+	mend_context_leak "$core/uverbs_std_types_device.c" &&
+		mend_xrcd_leak "$core/verbs.c" &&
+		mend_tree_leak "$core/uverbs_uapi.c"
+}
+
+# mended FILE LINE: the file has the line, once.
+mended() {
+	[ "$(grep -c -x -F -e "$2" "$1")" -eq 1 ] || {
+		echo "$1 is not as expected: is this mended already?"
 		return 1
 	}
+}
+
+# A context that cannot be made by ioctl() is freed with a reference to its task.
+mend_context_leak() {
+	sed -i '/^static int UVERBS_HANDLER(UVERBS_METHOD_GET_CONTEXT)/,/^}/s/^\t\tkfree(attrs->context);/\t\trdma_restrack_put(\&attrs->context->res);\n&/' \
+		"$1"
+	mended "$1" $'\t\trdma_restrack_put(&attrs->context->res);'
+}
+
+# An XRC target that cannot be made for want of memory holds its domain for ever.
+mend_xrcd_leak() {
+	sed -i '/^static struct ib_qp \*create_xrc_qp_user/,/^}/{
+		/atomic_inc(&qp_init_attr->xrcd->usecnt);/d
+		s/^\treturn qp;/\tatomic_inc(\&qp_init_attr->xrcd->usecnt);\n&/
+	}' "$1"
+	mended "$1" $'\tatomic_inc(&qp_init_attr->xrcd->usecnt);'
+}
+
+# A radix tree that gets only some of the nodes of a path keeps them, and who
+# destroys the tree finds only those that lead to something.
+mend_tree_leak() {
+	sed -i '/^static void \*uapi_add_elm/,/^}/{
+		s/^\trc = \(radix_tree_insert(.*\)/\trc = radix_tree_preload(GFP_KERNEL);\n\tif (!rc) {\n\t\trc = \1\n\t\tradix_tree_preload_end();\n\t}/
+	}
+	s/INIT_RADIX_TREE(&uapi->radix, GFP_KERNEL)/INIT_RADIX_TREE(\&uapi->radix, GFP_NOWAIT)/' \
+		"$1"
+	mended "$1" $'\t\tradix_tree_preload_end();' &&
+		mended "$1" $'\tINIT_RADIX_TREE(&uapi->radix, GFP_NOWAIT);'
 }
 
 debug_kernel_key() {
 	{
 		cat "$DEBUG_CONFIG"
-		declare -f mend_debug_kernel
+		declare -f mend_debug_kernel mend_context_leak mend_xrcd_leak
 		dpkg-query -W -f '${Version}' linux-source-6.1
 	} | sha256sum | cut -c1-12
 }

@@ -3,6 +3,7 @@
  * Scribbles over everything it shares with the kernel while it posts.
  */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include "fuzz.h"
 #include "memory.h"
 #include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 enum { MAX_MAPS = 64, BURST = 64, MEMORY_BYTES = 65536 };
 
@@ -29,13 +32,14 @@ static const enum ibv_qp_type types[PAIRS] = {
 };
 
 /* The first of them are the pairs' requests that were carried out. */
-enum { BURSTS = PAIRS };
+enum { UNREAD = PAIRS, BURSTS };
 
 static const struct fuzz_goal goals[] = {
 	[PAIR_RC] = { "requests of RC pairs", 20 },
 	[PAIR_UC] = { "requests of UC pairs", 20 },
 	[PAIR_UD] = { "requests of UD pairs", 20 },
 	[PAIR_SRQ] = { "requests into shared receive queues", 20 },
+	[UNREAD] = { "bursts with completion events that nobody reads", 5 },
 	[BURSTS] = { "bursts", 10 },
 	{ NULL, 0 },
 };
@@ -51,7 +55,8 @@ static struct device devices[2];
 static struct endpoint ends[2 * PAIRS];
 static struct region regions[2];
 static struct ibv_srq *srqs[2];
-static struct ibv_ah *handles[2]; /* to the other device */
+static struct ibv_ah *handles[2];	     /* to the other device */
+static struct ibv_comp_channel *channels[2]; /* nobody reads what is in them */
 
 /* Where the queues are. */
 static void find_maps(void)
@@ -180,6 +185,39 @@ static void poll_all(void)
 	}
 }
 
+/* Calls on the doorbell file, of which most take a queue pair's number. */
+static void call_something(struct random_state *random, int fd)
+{
+	static const unsigned long calls[] = {
+		MIC_IOC_DOORBELL, MIC_IOC_DOORBELL_LATER,
+		MIC_IOC_DOORBELL, MIC_IOC_DOORBELL_LATER,
+		MIC_IOC_CQ_EVENT, MIC_IOC_POLL,
+	};
+	const struct endpoint *ep = &ends[random_below(random, 2 * PAIRS)];
+
+	/* once in a while, since it is the end of the queue */
+	if (!random_below(random, 256))
+		ioctl(fd, MIC_IOC_CQ_OVERRUN, ep->qp->qp_num);
+	else
+		ioctl(fd, calls[random_below(random, COUNT(calls))],
+		      ep->qp->qp_num);
+}
+
+static void arm_something(struct random_state *random)
+{
+	const struct endpoint *ep = &ends[random_below(random, 2 * PAIRS)];
+
+	ibv_req_notify_cq(random_below(random, 2) ? ep->send_cq : ep->recv_cq,
+			  !random_below(random, 4));
+}
+
+static bool has_events(const struct ibv_comp_channel *channel)
+{
+	struct pollfd pollfd = { .fd = channel->fd, .events = POLLIN };
+
+	return poll(&pollfd, 1, 0) == 1;
+}
+
 static void round_of_chaos(struct random_state *random, unsigned int steps)
 {
 	struct scribbling scribbling = { random_next(random), steps };
@@ -192,15 +230,15 @@ static void round_of_chaos(struct random_state *random, unsigned int steps)
 		exit(1);
 	for (i = 0; i < steps; i++) {
 		post_something(random);
-		ioctl(fd,
-		      random_below(random, 2) ? MIC_IOC_DOORBELL :
-						MIC_IOC_DOORBELL_LATER,
-		      ends[random_below(random, 2 * PAIRS)].qp->qp_num);
+		call_something(random, fd);
+		arm_something(random);
 		if (!random_below(random, 8))
 			poll_all();
 	}
 	pthread_join(thread, NULL);
 	poll_all();
+	if (has_events(channels[0]) || has_events(channels[1]))
+		fuzz_count(UNREAD);
 }
 
 static struct ibv_srq *create_srq(struct ibv_pd *pd)
@@ -222,13 +260,11 @@ static void create_pair(unsigned int which)
 
 	options.retry_count = 1;
 	options.rnr_retry = 1;
-	if (which != PAIR_SRQ) {
-		pair_create(a, &devices[0], b, &devices[1], &options);
-		return;
-	}
-	options.srq = srqs[0];
+	options.srq = which == PAIR_SRQ ? srqs[0] : NULL;
+	options.channel = channels[0];
 	endpoint_create(a, &devices[0], &options);
-	options.srq = srqs[1];
+	options.srq = which == PAIR_SRQ ? srqs[1] : NULL;
+	options.channel = channels[1];
 	endpoint_create(b, &devices[1], &options);
 	pair_connect(a, b);
 }
@@ -259,6 +295,9 @@ static void chaos(struct random_state *random, unsigned int steps)
 	for (i = 0; i < 2; i++) {
 		region_create(&regions[i], devices[i].pd, MEMORY_BYTES);
 		handles[i] = address_handle(&devices[i], &devices[!i].gid);
+		channels[i] = ibv_create_comp_channel(devices[i].ctx);
+		if (!channels[i])
+			exit(1);
 	}
 	for (; steps >= BURST; steps -= BURST)
 		burst(random);

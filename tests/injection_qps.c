@@ -3,8 +3,12 @@
  * Queue pairs of the other types, their way from RESET to RTS, and completion
  * queues that can more.
  */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "injection.h"
 #include "tap.h"
@@ -13,6 +17,8 @@ enum { PORT = 1 };
 
 /* Not connected yet; the peer of each is itself. */
 static struct endpoint rc, uc, ud, xrc;
+static struct ibv_qp *target;
+static int file; /* has an XRC domain */
 
 static void *create_uc(void)
 {
@@ -79,6 +85,48 @@ static int moderate_no_more(void *object)
 
 	(void)object;
 	return ibv_modify_cq(bench.cq, &attr);
+}
+
+/* --- XRC domains of a file, and targets that are opened by their number ------- */
+
+static void *open_xrcd_of_file(void)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = file,
+		.oflags = O_CREAT,
+	};
+
+	return ibv_open_xrcd(bench.ctx, &attr);
+}
+
+static int close_xrcd(void *xrcd)
+{
+	return ibv_close_xrcd(xrcd);
+}
+
+static void *open_target(void)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+			     IBV_QP_OPEN_ATTR_TYPE,
+		.qp_num = target->qp_num,
+		.xrcd = bench.xrcd,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+
+	return ibv_open_qp(bench.ctx, &attr);
+}
+
+static struct ibv_qp *create_target(void)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = bench.xrcd,
+	};
+
+	return ibv_create_qp_ex(bench.ctx, &init);
 }
 
 /* --- to RTS ------------------------------------------------------------------ */
@@ -182,6 +230,8 @@ static void *to_error(void)
 const struct verb qp_verbs[] = {
 	{ "ibv_create_qp, UC", create_uc, destroy_qp },
 	{ "ibv_create_qp_ex, XRC initiator", create_xrc_send, destroy_qp },
+	{ "ibv_open_xrcd, of a file", open_xrcd_of_file, close_xrcd },
+	{ "ibv_open_qp", open_target, destroy_qp },
 	{ "ibv_create_cq_ex", create_cq_ex, destroy_cq_ex },
 	{ "ibv_modify_cq", moderate, moderate_no_more },
 	{ "ibv_modify_qp, RC from RESET to RTS", go_rc, reset },
@@ -205,6 +255,10 @@ void qp_verbs_open(void)
 	create(&uc, IBV_QPT_UC);
 	create(&ud, IBV_QPT_UD);
 	create(&xrc, IBV_QPT_XRC_SEND);
+	file = memfd_create("xrc", MFD_CLOEXEC);
+	target = create_target();
+	if (file < 0 || !target)
+		bail("no file or no target: %s", strerror(errno));
 }
 
 void qp_verbs_close(void)
@@ -213,4 +267,6 @@ void qp_verbs_close(void)
 	endpoint_destroy(&uc);
 	endpoint_destroy(&ud);
 	endpoint_destroy(&xrc);
+	tap_must(!destroy_qp(target), "the target is not destroyed");
+	close(file);
 }

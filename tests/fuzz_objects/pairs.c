@@ -205,6 +205,9 @@ static void change_state(struct worker *worker, struct pair *pair)
 
 	switch (below(worker, 4)) {
 	case 0:
+		/* what comes for a group may be its end before it is connected */
+		leave_groups(&pair->ends[0]);
+		leave_groups(&pair->ends[1]);
 		endpoint_go(&pair->ends[0], IBV_QPS_RESET);
 		endpoint_go(&pair->ends[1], IBV_QPS_RESET);
 		pair_connect(&pair->ends[0], &pair->ends[1]);
