@@ -17,6 +17,8 @@
 #   --region BYTES            a region's size, a power of two (256M)
 #   --no-doorbell             the region comes without interrupts
 #   --no-doorbell-on K        for node K only
+#   --hot-plug                with --no-doorbell: the regions' devices are on a
+#                             bridge, from which "./run on K --unplug" takes them
 #   --aperture                each node's memory is a device of the others; --mem is
 #                             a power of two
 #   --network                 two nodes have a network card each, with a cable
@@ -34,8 +36,9 @@
 #
 # With --nodes, "./run on K COMMAND..." in a VM runs COMMAND on node K: its
 # output and exit status come back, and it is killed with its caller. "./run on
-# K --kill", --start, --stop and --cont act on the VM of node K (not 0). No node
-# has a network but what it makes of the region.
+# K --kill", --start, --stop and --cont act on the VM of node K (not 0), --unplug and
+# --plug on its regions, if there is --hot-plug. No node has a network but what it makes
+# of the region.
 #
 # The host's files are there, but changes to them stay in the VM, except in
 # the folder --out (in the VM: $MIC_OUT). COMMAND has the variables MIC_TEST_* of
@@ -65,6 +68,7 @@ set -eu
 
 kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
 nodes=1 regions=1 region=256M doorbell=1 plain='' aperture='' network=''
+hotplug=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
@@ -81,6 +85,7 @@ while [ $# -gt 0 ]; do
 		plain=$2
 		shift
 		;;
+	--hot-plug) hotplug=1 ;;
 	--aperture) aperture=1 ;;
 	--network) network=1 ;;
 	-h | --help)

@@ -72,6 +72,7 @@ class Node:
 class Host:
     def __init__(self, sockets, regions, size, ram, folders):
         self.sockets = sockets
+        self.regions = regions
         self.selector = selectors.DefaultSelector()
         for i in range(regions):
             self.serve(i, size)
@@ -217,6 +218,9 @@ class Host:
         number, action = what["node"], what["action"]
         actions = {"kill": self.kill, "start": self.start,
                    "stop": self.stop, "cont": self.cont}
+        if 0 <= number < len(self.nodes) and action in ("unplug", "plug"):
+            self.hotplug(key, number, action)
+            return
         if not 0 < number < len(self.nodes) or action not in actions:
             self.answer(key, 2, f"cannot {action} node {number}")
             return
@@ -259,6 +263,22 @@ class Host:
         node.process.send_signal(signal.SIGCONT)
         node.stopped = False
         return ""
+
+    def hotplug(self, key, number, action):
+        """In a process of its own: the device asks us for its region meanwhile."""
+        script = os.path.join(os.path.dirname(__file__), "hotplug.py")
+        process = subprocess.Popen(
+            [sys.executable, script, action, self.sockets, str(number),
+             str(self.regions)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            preexec_fn=die_with_parent)
+        self.wait_on(process.stdout,
+                     lambda _: self.hotplugged(key, process))
+
+    def hotplugged(self, key, process):
+        self.selector.unregister(process.stdout)
+        said, _ = process.communicate()
+        self.answer(key, process.returncode, said.strip())
 
     # the end
 

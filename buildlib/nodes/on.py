@@ -8,6 +8,9 @@
   on.py NODE --start      boot it again
   on.py NODE --stop       stop its processors
   on.py NODE --cont       let them go on
+  on.py NODE --unplug     take the shared regions from it, as QEMU does (with
+                          ./run vm --hot-plug)
+  on.py NODE --plug       give them back
 """
 
 import json
@@ -19,7 +22,7 @@ import sys
 import frames
 
 SOCKET = "/run/mic-rig"
-CONTROLS = ("--kill", "--start", "--stop", "--cont")
+CONTROLS = ("--kill", "--start", "--stop", "--cont", "--unplug", "--plug")
 
 
 def request(node, words):

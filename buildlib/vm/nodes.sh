@@ -17,6 +17,10 @@ check_nodes() {
 	esac
 	[ -z "$plain" ] || [ "$plain" -lt "$nodes" ] ||
 		die "--no-doorbell-on $plain is no node" "give 0 to $((nodes - 1))"
+	# QEMU (7.2) ends itself when a device with interrupts is unplugged.
+	[ -z "$hotplug" ] || [ -z "$doorbell" ] ||
+		die "--hot-plug is for devices without interrupts" \
+			"give --no-doorbell, too"
 	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
 		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ "$nodes" -eq 1 ]; then
@@ -64,7 +68,7 @@ aperture_words() {
 
 # node_words NODE: what a node of several has more than a VM alone.
 node_words() {
-	local i
+	local i place
 
 	words+=(-chardev "socket,id=rig,path=$sockets/port-$1"
 		-device "virtserialport,chardev=rig,name=rig")
@@ -73,13 +77,18 @@ node_words() {
 			-device "virtio-net-pci,netdev=net,mac=02:00:00:00:78:0$(($1 + 1)),romfile=")
 	fi
 	[ -z "$aperture" ] || aperture_words "$1"
+	[ -z "$hotplug" ] ||
+		words+=(-qmp "unix:$sockets/qmp-$1,server=on,wait=off"
+			-device pcie-pci-bridge,id=bridge)
 	for ((i = 0; i < regions; i++)); do
+		place=id=shared$i
+		[ -z "$hotplug" ] || place+=,bus=bridge,addr=$(printf %02x $((i + 1)))
 		if [ -n "$doorbell" ] && [ "$1" != "$plain" ]; then
 			words+=(-chardev "socket,id=region$i,path=$sockets/ivshmem-$i"
 				-device "ivshmem-doorbell,vectors=8,chardev=region$i")
 		else
 			words+=(-object "memory-backend-file,id=region$i,share=on,mem-path=$sockets/region-$i,size=$region"
-				-device "ivshmem-plain,memdev=region$i")
+				-device "ivshmem-plain,memdev=region$i,$place")
 		fi
 	done
 }

@@ -1,0 +1,96 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""On the host: takes a running node's shared regions from it, or gives them back.
+
+  hotplug.py unplug SOCKETS NODE REGIONS
+  hotplug.py plug SOCKETS NODE REGIONS
+
+SOCKETS is host.py's folder, where "qmp-NODE" is the node's QEMU. Ends with 0 when the
+node's kernel has let the devices go, or when QEMU has them again; otherwise with 1,
+and says why.
+"""
+
+import json
+import os
+import socket
+import sys
+
+SECONDS = 60 * int(os.environ.get("MIC_SLOW", "1"))
+
+
+class Refused(Exception):
+    """QEMU does not carry a command out."""
+
+
+class Monitor:
+    """A connection to a QEMU's machine protocol."""
+
+    def __init__(self, path):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(path)
+        self.file = self.sock.makefile("rw", encoding="utf-8")
+        self.events = []
+        self.read()  # its greeting
+        self.call("qmp_capabilities")
+
+    def read(self):
+        line = self.file.readline()
+        if not line:
+            raise Refused("QEMU has ended")
+        return json.loads(line)
+
+    def call(self, command, **arguments):
+        json.dump({"execute": command, "arguments": arguments}, self.file)
+        self.file.write("\n")
+        self.file.flush()
+        while True:
+            said = self.read()
+            if "event" in said:
+                self.events.append(said)
+            elif "error" in said:
+                raise Refused(f"{command}: {said['error']['desc']}")
+            else:
+                return said["return"]
+
+    def await_event(self, name, **data):
+        """An event of that NAME, which has at least this DATA."""
+        while True:
+            event = self.events.pop(0) if self.events else self.read()
+            if event.get("event") == name and \
+                    data.items() <= event["data"].items():
+                return
+
+
+def unplug(monitor, sockets, number):
+    device = f"shared{number}"
+    monitor.call("device_del", id=device)
+    monitor.await_event("DEVICE_DELETED", device=device)
+    # a device that comes later wants one that no other has had
+    monitor.call("object-del", id=f"region{number}")
+
+
+def plug(monitor, sockets, number):
+    path = f"{sockets}/region-{number}"
+    monitor.call("object-add", **{
+        "qom-type": "memory-backend-file", "id": f"region{number}",
+        "share": True, "mem-path": path, "size": os.stat(path).st_size})
+    monitor.call("device_add", driver="ivshmem-plain", id=f"shared{number}",
+                 memdev=f"region{number}", bus="bridge",
+                 addr=f"{number + 1:02x}.0")
+
+
+def main():
+    actions = {"unplug": unplug, "plug": plug}
+    action, sockets, node, regions = sys.argv[1:]
+    try:
+        monitor = Monitor(f"{sockets}/qmp-{node}")
+        for number in range(int(regions)):
+            actions[action](monitor, sockets, number)
+    except (Refused, OSError) as problem:
+        print(problem)
+        return 1
+    return 0
+
+
+sys.exit(main())
