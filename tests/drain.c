@@ -464,6 +464,7 @@ int main(int argc, char **argv)
 	run_middles(&setup, &neighbours);
 	run_changes(&setup, &neighbours);
 	run_destroys(&setup, &neighbours);
+	run_xrc_destroys(&setup, &neighbours);
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -3,6 +3,7 @@
  * Completion queues without room for datagrams: they are sent and received as if
  * there were, and what is flushed or fails is gone.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "clock.h"
@@ -75,7 +76,7 @@ static bool is_there(struct lane *lane, uint64_t id)
 
 	while (*last != A_BYTE) {
 		if (now_ms() > end)
-			return check(false, "datagram %lu does not come", id);
+			return check(false, "datagram %" PRIu64 " is lost", id);
 		/* memory of another machine is looked at with each verb */
 		if (!is_in(&lane->b, IBV_QPS_RTS))
 			return false;
