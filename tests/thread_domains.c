@@ -177,7 +177,8 @@ static void stage_open(struct stage *stage, enum promise promise,
 	unsigned int i;
 
 	if (promise == THREAD_DOMAIN)
-		stage->td = parent.td = ibv_alloc_td(ctx, &td);
+		stage->td = ibv_alloc_td(ctx, &td);
+	parent.td = stage->td;
 	if (promise != NO_DOMAIN) {
 		stage->domain = ibv_alloc_parent_domain(ctx, &parent);
 		cq.parent_domain = stage->domain;

@@ -50,7 +50,8 @@ struct memory {
  * @beside: connection that nothing may happen to
  * @from: of @near
  * @to: of @far
- * @request: the one that goes wrong, as an atomic has all that others need
+ * @rdma: the request that goes wrong
+ * @request: the same if it is an atomic
  * @sge: its memory
  * @receive: memory of the first receive
  * @receives: how many there are
@@ -61,8 +62,8 @@ struct bench {
 	struct side beside[2];
 	struct memory from;
 	struct memory to;
-	struct ib_atomic_wr request;
 	struct ib_rdma_wr rdma;
+	struct ib_atomic_wr request;
 	struct ib_sge sge;
 	struct ib_sge receive;
 	int receives;
@@ -265,13 +266,15 @@ static const enum ib_wr_opcode opcodes[] = {
  * @rc: what comes of it over RC
  * @uc: over UC, of the requests it has
  */
-static const struct fault {
+struct fault {
 	const char *name;
 	u64 opcodes;
 	int (*arrange)(struct bench *bench);
 	struct outcome rc;
 	struct outcome uc;
-} faults[] = {
+};
+
+static const struct fault faults[] = {
 	{ "nothing", MOVES, nothing_wrong,
 	  { IB_WC_SUCCESS, FAR_BOTH, 0, 0 }, { IB_WC_SUCCESS, FAR_BOTH, 0, 0 } },
 	{ "unknown lkey", MOVES, wrong_lkey,
