@@ -462,7 +462,9 @@ int main(int argc, char **argv)
 		tap_ok(cases[i].run(&setup) && neighbours_work(&neighbours),
 		       "%s", cases[i].name);
 	run_middles(&setup, &neighbours);
+	run_changes(&setup, &neighbours);
 	run_destroys(&setup, &neighbours);
+	run_xrc_destroys(&setup, &neighbours);
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -19,4 +19,10 @@ int draining(struct endpoint *ep);
 /* drain_middle.c: with a request half done */
 void run_middles(struct setup *setup, struct neighbours *neighbours);
 
+/* drain_changes.c: what may be changed meanwhile, and again and again */
+void run_changes(struct setup *setup, struct neighbours *neighbours);
+
+/* drain_xrc.c: initiators and targets destroyed in every state */
+void run_xrc_destroys(struct setup *setup, struct neighbours *neighbours);
+
 #endif /* TESTS_DRAIN_H */

@@ -449,8 +449,10 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 	struct mic_req *req = &qp->req;
 
 	lockdep_assert_held(&req->lock);
-	if (!req->ring.ctl)
+	if (!req->ring.ctl) {
+		mic_req_drained(qp);
 		return MIC_RUN_IDLE;
+	}
 	WRITE_ONCE(req->ring.ctl->need_kick, 0);
 	while (mic_budget_left(budget)) {
 		int state = READ_ONCE(qp->state);

@@ -21,9 +21,12 @@
 #include "engine.h"
 #include "trace.h"
 
-static struct mic_flight *mic_flight_at(const struct mic_req *req, u32 i)
+/* It is on its way no more; whoever takes it from the spare ones is yet to come. */
+static void mic_flight_end(struct mic_req *req, struct mic_flight *flight)
 {
-	return &req->flight[(req->first_flight + i) % MIC_FLIGHTS];
+	req->nflight--;
+	req->flying -= flight->op.seg_len;
+	list_move(&flight->entry, &req->spare);
 }
 
 static bool mic_flight_has_answer(const struct mic_flight *flight)
@@ -91,12 +94,12 @@ bool mic_window_admits(const struct mic_qp *qp)
 		return true;
 	if (!oc || oc->kind == MIC_KIND_LOCAL)
 		return false;
-	if (!req->nreads)
-		return true;
-	if (req->wqe.flags & MIC_WQE_FENCE)
+	if (req->nreads && req->wqe.flags & MIC_WQE_FENCE)
 		return false;
-	return !mic_brings_back(&req->op) ||
-	       req->nreads < qp->attr.max_rd_atomic;
+	/* one at least, whatever was set: the responder refuses it */
+	if (mic_brings_back(&req->op))
+		return !req->nreads || req->nreads < qp->attr.max_rd_atomic;
+	return req->nflight < MIC_FLIGHTS;
 }
 
 /**
@@ -111,9 +114,13 @@ bool mic_window_is_open(const struct mic_qp *qp)
 
 	if (!req->nflight)
 		return true;
+	if (req->flying >= MIC_FLIGHTS * MIC_SEGMENT)
+		return false;
+	/* after READs there may be more of them */
+	if (req->nflight >= MIC_FLIGHTS && !req->nreads)
+		return false;
 	/* those on their way to a node that left are answered first */
-	return !req->held && req->nflight < MIC_FLIGHTS &&
-	       mic_node_is_live(req->node);
+	return !req->held && mic_node_is_live(req->node);
 }
 
 /* Memory for flights; those that bring something back need a list each. */
@@ -137,19 +144,30 @@ static void mic_flight_take_sges(struct mic_req *req,
 	memcpy(req->sges.sge, sges->sge, sges->nsge * sizeof(*sges->sge));
 }
 
+/* One that is not on its way, or NULL. */
+static struct mic_flight *mic_flight_spare(struct mic_req *req)
+{
+	struct mic_flight *flight;
+
+	if (list_empty(&req->spare)) {
+		flight = kzalloc(sizeof(*flight), GFP_KERNEL);
+		if (!flight)
+			return NULL;
+		list_add(&flight->entry, &req->spare);
+	}
+	return list_first_entry(&req->spare, struct mic_flight, entry);
+}
+
 static struct mic_flight *mic_flight_begin(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
-	struct mic_flight *flight;
+	struct mic_flight *flight = mic_flight_spare(req);
 
-	if (!req->flight)
-		req->flight = kcalloc(MIC_FLIGHTS, sizeof(*flight), GFP_KERNEL);
-	if (!req->flight)
+	if (!flight || !mic_window_alloc(req, flight))
 		return NULL;
-	flight = mic_flight_at(req, req->nflight);
-	if (!mic_window_alloc(req, flight))
-		return NULL;
+	list_move_tail(&flight->entry, &req->flights);
 	req->nflight++;
+	req->flying += req->op.seg_len;
 	flight->qp = qp;
 	flight->op = req->op;
 	flight->op.done = mic_flight_done;
@@ -270,13 +288,14 @@ static void mic_window_answered(struct mic_qp *qp, struct mic_flight *flight,
 static bool mic_window_again(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
-	struct mic_flight *flight = mic_flight_at(req, req->nflight - 1);
+	struct mic_flight *flight = list_last_entry(&req->flights, struct mic_flight,
+						    entry);
 
 	if (!req->held || !mic_flight_has_answer(flight) ||
 	    flight->ack != MIC_ACK_AGAIN)
 		return false;
 	mic_sges_release(&flight->sges);
-	req->nflight--;
+	mic_flight_end(req, flight);
 	req->held = false;
 	req->done = flight->op.seg_off;
 	if (mic_brings_back(&flight->op) && flight->op.flags & MIC_OP_FIRST)
@@ -305,11 +324,10 @@ bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget)
 		return false;
 	if (mic_window_again(qp))
 		return true;
-	flight = mic_flight_at(req, 0);
+	flight = list_first_entry(&req->flights, struct mic_flight, entry);
 	if (!mic_flight_has_answer(flight))
 		return false;
-	req->first_flight = (req->first_flight + 1) % MIC_FLIGHTS;
-	req->nflight--;
+	mic_flight_end(req, flight);
 	mic_window_answered(qp, flight, budget);
 	return true;
 }
@@ -330,7 +348,7 @@ void mic_window_cancel(struct mic_qp *qp)
 	if (req->nflight || req->ahead)
 		req->active = false;
 	while (req->nflight) {
-		flight = mic_flight_at(req, --req->nflight);
+		flight = list_last_entry(&req->flights, struct mic_flight, entry);
 		if (mic_flight_has_answer(flight))
 			;
 		else if (mic_node_cancel(req->node, &flight->op))
@@ -339,6 +357,7 @@ void mic_window_cancel(struct mic_qp *qp)
 			wait_var_event(&flight->answered,
 				       mic_flight_has_answer(flight));
 		mic_sges_release(&flight->sges);
+		mic_flight_end(req, flight);
 	}
 	req->nreads = 0;
 	req->ahead = 0;
@@ -351,11 +370,10 @@ void mic_window_cancel(struct mic_qp *qp)
  */
 void mic_window_destroy(struct mic_qp *qp)
 {
-	struct mic_flight *flight = qp->req.flight;
-	int i;
+	struct mic_flight *flight, *next;
 
-	for (i = 0; flight && i < MIC_FLIGHTS; i++)
-		mic_sges_destroy(&flight[i].sges);
-	kfree(flight);
-	qp->req.flight = NULL;
+	list_for_each_entry_safe(flight, next, &qp->req.spare, entry) {
+		mic_sges_destroy(&flight->sges);
+		kfree(flight);
+	}
 }

@@ -137,8 +137,8 @@ int mic_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	unsigned long flags;
 	int err = 0;
 
-	/* before RTS there is nothing to send to, IBA 10.8.3.3 */
-	if (READ_ONCE(qp->state) < IB_QPS_RTS) {
+	/* before RTS there is nothing to send to, IBA 10.8.3.3; XRC targets never do */
+	if (READ_ONCE(qp->state) < IB_QPS_RTS || !qp->req.ring.ctl) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
@@ -188,7 +188,8 @@ int mic_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	unsigned long flags;
 	int err = 0;
 
-	if (READ_ONCE(qp->state) == IB_QPS_RESET || qp->srq) {
+	/* nor has XRC a receive queue */
+	if (READ_ONCE(qp->state) == IB_QPS_RESET || !qp->resp.ring.ctl) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}

@@ -184,6 +184,8 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	INIT_LIST_HEAD(&qp->imports);
 	INIT_LIST_HEAD(&qp->exports);
 	INIT_LIST_HEAD(&qp->grants);
+	INIT_LIST_HEAD(&qp->req.flights);
+	INIT_LIST_HEAD(&qp->req.spare);
 	INIT_LIST_HEAD(&qp->req.answered_entry);
 	INIT_LIST_HEAD(&qp->req.poll_entry);
 

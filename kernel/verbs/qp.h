@@ -45,11 +45,15 @@ struct mic_sges {
 	bool again;
 };
 
-/* Segments that may be on their way to another machine at once. */
+/*
+ * Segments that may be on their way to another machine at once. Of READs and atomics
+ * as many requests as the queue pair may have, but no more data than that is.
+ */
 #define MIC_FLIGHTS	16
 
 /**
  * struct mic_flight - a segment whose answer is on its way
+ * @entry: in &mic_req.flights or &mic_req.spare
  * @qp: queue pair, a reference is held until the answer is there
  * @op: what was asked
  * @wqe: the kernel's copy of the request
@@ -61,6 +65,7 @@ struct mic_sges {
  * @status: why what came back could not be put there
  */
 struct mic_flight {
+	struct list_head entry;
 	struct mic_qp *qp;
 	struct mic_op op;
 	struct mic_send_wqe wqe;
@@ -97,9 +102,10 @@ enum mic_req_flags {
  * @psn: packet sequence number of the next message
  * @held: nothing more is sent until the last flight is answered
  * @repeat: the current request was sent before
- * @flight: segments on their way, a ring; NULL until one is needed
- * @first_flight: index of the oldest
- * @nflight: how many
+ * @flights: segments on their way, the oldest first
+ * @spare: room for more of them, as many as there have been at once
+ * @nflight: how many are on their way
+ * @flying: bytes that these are to move
  * @nreads: requests on their way, or begun, that bring something back
  * @ahead: requests that have left whole, but have no answer; the current one is
  *	that far from the ring's head
@@ -128,9 +134,10 @@ struct mic_req {
 	bool held;
 	bool repeat;
 	u8 ack;
-	struct mic_flight *flight;
-	u32 first_flight;
+	struct list_head flights;
+	struct list_head spare;
 	u32 nflight;
+	u32 flying;
 	u32 nreads;
 	u32 ahead;
 	u8 retry_left;

@@ -164,6 +164,19 @@ static bool mic_qp_has_work(const struct mic_qp *qp)
 	return qp->req.ring.ctl && mic_ring_pending(&qp->req.ring);
 }
 
+/*
+ * Uverbs adds the port to each path, but UC has a path in SQD and no port: there is
+ * one port, and mic_qp_check_attr() looks at it.
+ */
+static bool mic_qp_may_go(const struct mic_qp *qp, enum ib_qp_state cur,
+			  enum ib_qp_state next, int mask)
+{
+	if (qp->type == IB_QPT_UC && cur == IB_QPS_SQD && next == cur &&
+	    mask & IB_QP_AV)
+		mask &= ~IB_QP_PORT;
+	return ib_modify_qp_is_ok(cur, next, qp->type, mask);
+}
+
 static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 			     int mask)
 {
@@ -176,7 +189,7 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 	/* the state may have become an error since the caller looked */
 	if (mask & IB_QP_CUR_STATE && cur != qp->state)
 		return -EINVAL;
-	if (!ib_modify_qp_is_ok(cur, next, qp->type, mask))
+	if (!mic_qp_may_go(qp, cur, next, mask))
 		return -EINVAL;
 	err = mic_qp_check_attr(qp, attr, mask);
 	if (err)

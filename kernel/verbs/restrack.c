@@ -180,7 +180,9 @@ static int mic_put_sq(struct sk_buff *msg, const struct mic_req *req)
 	       rdma_nl_put_driver_u32(msg, "retries_left",
 				      READ_ONCE(req->retry_left)) ?:
 	       rdma_nl_put_driver_u32(msg, "rnr_retries_left",
-				      READ_ONCE(req->rnr_left));
+				      READ_ONCE(req->rnr_left)) ?:
+	       rdma_nl_put_driver_u32(msg, "in_flight",
+				      READ_ONCE(req->nflight));
 }
 
 static int mic_put_rq(struct sk_buff *msg, const struct mic_ring *ring)

@@ -226,6 +226,11 @@ void peer_reset(struct scene *scene);
 void peer_error(struct scene *scene);
 void few_retries(struct endpoint_options *options);
 
+/* A completion queue of one entry, or the end of the test. */
+struct ibv_cq *small_cq(const struct device *dev);
+/* There are completions of the first requests, @most of them, and no others. */
+bool holds_first(struct ibv_cq *cq, enum ibv_wc_status status, int most);
+
 /* Bytes that the request moves. */
 uint32_t request_bytes(const struct scene *scene);
 /* Memory of its own for a fault. */
@@ -242,6 +247,8 @@ const struct outcome *fault_outcome(const struct fault *fault,
  */
 void run_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_full(struct setup *setup, struct neighbours *neighbours);
+void run_full_flushes(struct setup *setup, struct neighbours *neighbours);
+void run_full_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_refused(struct setup *setup, struct neighbours *neighbours);
 void run_ends(struct setup *setup, struct neighbours *neighbours);
 

@@ -19,7 +19,7 @@
  */
 enum { REQUESTS = 4, MOST = 2, LAST_ID = 90, BIND_BYTES = 8 };
 
-static struct ibv_cq *small_cq(const struct device *dev)
+struct ibv_cq *small_cq(const struct device *dev)
 {
 	struct ibv_cq *cq = ibv_create_cq(dev->ctx, 1, NULL, NULL, 0);
 
@@ -89,14 +89,13 @@ static bool post_request(struct scene *scene, uint64_t id)
 	return true;
 }
 
-/* There are completions of the first requests and no others. */
-static bool holds_first(struct ibv_cq *cq, int most)
+bool holds_first(struct ibv_cq *cq, enum ibv_wc_status status, int most)
 {
 	struct ibv_wc wc;
 	int i;
 
 	for (i = 0; ibv_poll_cq(cq, 1, &wc) == 1; i++)
-		if (!check(wc.wr_id == (uint64_t)i && !wc.status,
+		if (!check(wc.wr_id == (uint64_t)i && wc.status == status,
 			   "wr_id %" PRIu64 ", %s at place %d", wc.wr_id,
 			   ibv_wc_status_str(wc.status), i))
 			return false;
@@ -132,7 +131,7 @@ static bool sends_fill(struct scene *scene, struct ibv_cq *cq)
 			return false;
 	return arrives_after(scene) &&
 	       event_expect(scene->setup->a_dev.ctx, IBV_EVENT_CQ_ERR, cq) &&
-	       holds_first(cq, MOST) && is_ready(&scene->a) &&
+	       holds_first(cq, IBV_WC_SUCCESS, MOST) && is_ready(&scene->a) &&
 	       is_ready(&scene->b);
 }
 
@@ -166,7 +165,8 @@ static bool receives_fill(struct scene *scene, struct ibv_cq *cq)
 		    !cq_expect(scene->a.send_cq, id, IBV_WC_SUCCESS))
 			return false;
 	return event_expect(scene->setup->b_dev.ctx, IBV_EVENT_CQ_ERR, cq) &&
-	       holds_first(cq, 1) && is_ready(&scene->a) && is_ready(&scene->b);
+	       holds_first(cq, IBV_WC_SUCCESS, 1) && is_ready(&scene->a) &&
+	       is_ready(&scene->b);
 }
 
 static bool full_of_receives(struct setup *setup, enum service service,
@@ -218,4 +218,6 @@ void run_full(struct setup *setup, struct neighbours *neighbours)
 				       "%s, %s: no room for its receive's",
 				       service_name(service),
 				       opcode_name(opcodes[i]));
+	run_full_flushes(setup, neighbours);
+	run_full_datagrams(setup, neighbours);
 }

@@ -34,10 +34,16 @@ static int find_gid(struct side *side)
 	return -EADDRNOTAVAIL;
 }
 
-void side_close(struct side *side)
+void side_destroy_qp(struct side *side)
 {
 	if (!IS_ERR_OR_NULL(side->qp))
 		ib_destroy_qp(side->qp);
+	side->qp = NULL;
+}
+
+void side_close(struct side *side)
+{
+	side_destroy_qp(side);
 	if (!IS_ERR_OR_NULL(side->cq))
 		ib_free_cq(side->cq);
 	if (!IS_ERR_OR_NULL(side->pd) && !side->shared)
@@ -48,6 +54,10 @@ void side_close(struct side *side)
 
 static int open_cq(struct side *side)
 {
+	side->type = IB_QPT_RC;
+	side->access = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE;
+	side->timeout = 18;
+	side->rnr_retry = 7;
 	side->cq = ib_alloc_cq(side->dev, NULL, 2 * TEST_WRS, 0, IB_POLL_DIRECT);
 	return IS_ERR(side->cq) ? PTR_ERR(side->cq) : find_gid(side);
 }
@@ -82,10 +92,24 @@ static void on_event(struct ib_event *event, void *context)
 		atomic_inc(&side->events[event->event]);
 }
 
+/* It has no queues, and no use for the PD that ib_create_qp() asks for. */
+static int create_target(struct side *side)
+{
+	struct ib_qp_init_attr init = {
+		.qp_type = side->type,
+		.event_handler = on_event,
+		.qp_context = side,
+		.xrcd = side->xrcd,
+	};
+
+	side->qp = ib_create_qp(side->pd, &init);
+	return PTR_ERR_OR_ZERO(side->qp);
+}
+
 int side_create_qp(struct side *side, struct ib_srq *srq)
 {
 	struct ib_qp_init_attr init = {
-		.qp_type = IB_QPT_RC,
+		.qp_type = side->type,
 		.sq_sig_type = IB_SIGNAL_ALL_WR,
 		.event_handler = on_event,
 		.qp_context = side,
@@ -95,7 +119,9 @@ int side_create_qp(struct side *side, struct ib_srq *srq)
 		.cap = { .max_send_wr = TEST_WRS, .max_send_sge = 1 },
 	};
 
-	if (!srq) {
+	if (side->type == IB_QPT_XRC_TGT)
+		return create_target(side);
+	if (!srq && side->type != IB_QPT_XRC_INI) {
 		init.cap.max_recv_wr = TEST_WRS;
 		init.cap.max_recv_sge = 1;
 	}
@@ -108,7 +134,7 @@ int side_connect(struct side *side, const struct side *other)
 	struct ib_qp_attr init = {
 		.qp_state = IB_QPS_INIT,
 		.port_num = TEST_PORT,
-		.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE,
+		.qp_access_flags = side->access,
 	};
 	struct ib_qp_attr rtr = {
 		.qp_state = IB_QPS_RTR,
@@ -121,13 +147,20 @@ int side_connect(struct side *side, const struct side *other)
 	struct ib_qp_attr rts = {
 		.qp_state = IB_QPS_RTS,
 		.sq_psn = TEST_PSN,
-		.timeout = 18,
+		.timeout = side->timeout,
 		.retry_cnt = 7,
-		.rnr_retry = 7,
+		.rnr_retry = side->rnr_retry,
 		.max_rd_atomic = 16,
 	};
 	union ib_gid gid = other->gid;
+	int to_rtr = 0, to_rts = 0;
 
+	if (side->type == IB_QPT_RC || side->type == IB_QPT_XRC_TGT)
+		to_rtr = IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER;
+	if (side->type == IB_QPT_RC || side->type == IB_QPT_XRC_INI)
+		to_rts = IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC;
+	if (side->type != IB_QPT_UC)
+		to_rts |= IB_QP_TIMEOUT;
 	rtr.ah_attr.type = rdma_ah_find_type(side->dev, TEST_PORT);
 	rdma_ah_set_port_num(&rtr.ah_attr, TEST_PORT);
 	rdma_ah_set_grh(&rtr.ah_attr, &gid, 0, side->gid_index, 64, 0);
@@ -135,10 +168,23 @@ int side_connect(struct side *side, const struct side *other)
 			    IB_QP_PORT | IB_QP_ACCESS_FLAGS) ?:
 	       ib_modify_qp(side->qp, &rtr, IB_QP_STATE | IB_QP_AV |
 			    IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			    IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER) ?:
-	       ib_modify_qp(side->qp, &rts, IB_QP_STATE | IB_QP_SQ_PSN |
-			    IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
-			    IB_QP_MAX_QP_RD_ATOMIC);
+			    to_rtr) ?:
+	       ib_modify_qp(side->qp, &rts, IB_QP_STATE | IB_QP_SQ_PSN | to_rts);
+}
+
+int side_set_state(struct side *side, enum ib_qp_state state)
+{
+	struct ib_qp_attr attr = { .qp_state = state };
+
+	return ib_modify_qp(side->qp, &attr, IB_QP_STATE);
+}
+
+int side_state(struct side *side)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	return ib_query_qp(side->qp, &attr, IB_QP_STATE, &init) ?: (int)attr.qp_state;
 }
 
 int side_wait(struct side *side, struct ib_wc *wc)

@@ -12,6 +12,11 @@
  * @dev: device, held
  * @pd: protection domain
  * @shared: @pd is another side's
+ * @type: of @qp, RC unless it is changed before that is made
+ * @xrcd: domain of @qp if it is a target of XRC
+ * @access: rights that @qp gives
+ * @timeout: of @qp
+ * @rnr_retry: of @qp; 7: for ever
  * @cq: completions of @qp
  * @qp: queue pair
  * @events: how often each event of @qp has come, up to the last one known
@@ -22,6 +27,11 @@ struct side {
 	struct ib_device *dev;
 	struct ib_pd *pd;
 	bool shared;
+	enum ib_qp_type type;
+	struct ib_xrcd *xrcd;
+	int access;
+	u8 timeout;
+	u8 rnr_retry;
 	struct ib_cq *cq;
 	struct ib_qp *qp;
 	atomic_t events[IB_EVENT_WQ_FATAL + 1];
@@ -36,7 +46,11 @@ int side_open_beside(struct side *side, const struct side *other);
 void side_close(struct side *side);
 /* @srq may be NULL. */
 int side_create_qp(struct side *side, struct ib_srq *srq);
+void side_destroy_qp(struct side *side);
 int side_connect(struct side *side, const struct side *other);
+int side_set_state(struct side *side, enum ib_qp_state state);
+/* Of the queue pair, or an error. */
+int side_state(struct side *side);
 
 /* The next completion, or -ETIMEDOUT. */
 int side_wait(struct side *side, struct ib_wc *wc);

@@ -124,5 +124,10 @@ registers_fast() {
 		rdma resource show qp
 		return 1
 	}
+	rdma resource show mr dev "$1" -dd | grep 'drv_kind fast ' |
+		grep -q 'comm \[nvme_rdma\]' || {
+		rdma resource show mr -dd
+		return 1
+	}
 	[ "$(cat "/sys/class/infiniband/$1/ports/1/hw_counters/local_operations")" -gt 100 ]
 }

@@ -19,7 +19,7 @@
 #define DEBUGFS "/sys/kernel/debug"
 #define NEW_NAME "observed0"
 
-enum { PATH_BYTES = 128, LINES = 6, LINE_BYTES = 512, READS = 4 };
+enum { PATH_BYTES = 128, LINES = 6, READS = 4 };
 
 /* A queue pair's lines: the first names it, the others are indented. */
 struct block {

@@ -52,10 +52,28 @@ struct micdv_window *map_window(struct setup *setup, size_t bytes);
 /* Options for faults that are found without much waiting. */
 struct endpoint_options impatient_options(void);
 
+enum { LINE_BYTES = 1024, FILTERS = 3 };
+
+/* Words that a line of rdma resource has to have, each after its name. */
+struct filter {
+	const char *name;
+	const char *word;
+};
+
+/*
+ * Are as many objects of @kind at @dev this process's and pass? The last one goes to
+ * @found, which may be NULL.
+ */
+bool list_is(const struct device *dev, const char *kind,
+	     const struct filter *filters, char *found, int expected);
+
 /* The parts. */
 void test_counters(struct setup *setup);
 void test_port(struct setup *setup);
 void test_resources(struct setup *setup);
+/* Of test_resources(): connections of rdma_cm, and regions of each kind. */
+void test_links(struct setup *setup);
+void test_kinds(struct setup *setup);
 void test_debugfs(struct setup *setup);
 void test_trace(struct setup *setup);
 

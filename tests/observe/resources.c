@@ -18,13 +18,7 @@
 #include "tap.h"
 #include "text.h"
 
-enum { LINE_BYTES = 1024, WORD_BYTES = 128, FILTERS = 3 };
-
-/* Words that a line has to have, each after its name. */
-struct filter {
-	const char *name;
-	const char *word;
-};
+enum { WORD_BYTES = 128 };
 
 static bool passes_one(const char *line, const char *name, const char *expected)
 {
@@ -75,8 +69,8 @@ static int list(const struct device *dev, const char *kind,
 	return count;
 }
 
-static bool list_is(const struct device *dev, const char *kind,
-		    const struct filter *filters, char *found, int expected)
+bool list_is(const struct device *dev, const char *kind,
+	     const struct filter *filters, char *found, int expected)
 {
 	int count = list(dev, kind, filters, found);
 
@@ -317,6 +311,8 @@ void test_resources(struct setup *setup)
 	tap_ok(domain_listed(setup), "resources: protection domain");
 	tap_ok(shared_queue_listed(setup), "resources: shared receive queue");
 	tap_ok(listener_listed(setup), "resources: listener of rdma_cm");
+	test_links(setup);
+	test_kinds(setup);
 	tap_ok(error_listed(setup), "resources: a queue pair in error");
 	pair_destroy(&setup->a, &setup->b);
 	tap_ok(nothing_listed(setup), "resources: none left behind");

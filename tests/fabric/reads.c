@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * reads --peer ADDRESS:PORT STOP CONTINUE: how many requests are on their way to
+ * another machine at once. The command STOP keeps that machine from answering, and
+ * CONTINUE lets it go on: what has been sent by then is counted, where the queue pair
+ * says so and where the region's lanes are written.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "setup.h"
+#include "tap.h"
+#include "text.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* An aligned word. */
+#define WORD_OFFSET (PAGE_BYTES - 77)
+
+enum { REGION_BYTES = 128 << 10, WORD_BYTES = 8, LOTS = 256, LARGE = 64 << 10 };
+
+static struct setup setup;
+static const char *stop_command, *go_command;
+
+/* Requests of one kind after the other, of which so many may be on their way. */
+struct queue {
+	const char *name;
+	enum ibv_wr_opcode opcodes[2]; /* in turn */
+	uint32_t length;
+	uint8_t reads; /* max_rd_atomic */
+	unsigned int posted;
+	unsigned int in_flight;
+};
+
+static const struct queue queues[] = {
+	{ "128 READs in flight, two wait",
+	  { IBV_WR_RDMA_READ, IBV_WR_RDMA_READ },
+	  WORD_BYTES,
+	  128,
+	  130,
+	  128 },
+	{ "READs and atomics, 128 together",
+	  { IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD },
+	  WORD_BYTES,
+	  128,
+	  200,
+	  128 },
+	{ "as many READs as the queue pair may have",
+	  { IBV_WR_RDMA_READ, IBV_WR_RDMA_READ },
+	  WORD_BYTES,
+	  5,
+	  12,
+	  5 },
+	{ "large READs, of 4 MiB",
+	  { IBV_WR_RDMA_READ, IBV_WR_RDMA_READ },
+	  LARGE,
+	  128,
+	  130,
+	  64 },
+	{ "16 WRITEs",
+	  { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE },
+	  WORD_BYTES,
+	  128,
+	  30,
+	  16 },
+	{ "four READs, and WRITEs between them",
+	  { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ },
+	  WORD_BYTES,
+	  4,
+	  30,
+	  9 },
+};
+
+static bool run_command(const char *command)
+{
+	return check(!system(command), "'%s' fails", command);
+}
+
+/* Requests that this machine has sent to others since it is there. */
+static uint64_t requests_sent(void)
+{
+	char *text = text_of_command("ethtool -S micnet0");
+	uint64_t count = number_after(text, "requests_sent:");
+
+	free(text);
+	return count;
+}
+
+static uint64_t in_flight(const struct endpoint *ep)
+{
+	char *text = text_of_command("rdma resource show qp lqpn %u -dd",
+				     ep->qp->qp_num);
+	uint64_t count = number_after(text, "drv_in_flight");
+
+	free(text);
+	return count;
+}
+
+static void fill_request(const struct queue *queue, uint64_t id,
+			 struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+	enum ibv_wr_opcode opcode = queue->opcodes[id % 2];
+	size_t offset = WORD_OFFSET +
+			(queue->length == WORD_BYTES ? id * WORD_BYTES : 0);
+
+	*sge = region_sge(&setup.a_mem, offset, queue->length);
+	*wr = send_wr(id, opcode, sge, 1);
+	if (opcode_is_atomic(opcode)) {
+		wr->wr.atomic.remote_addr = setup.b_mem.rdma_addr + offset;
+		wr->wr.atomic.rkey = setup.b_mem.mr->rkey;
+		wr->wr.atomic.compare_add = 1;
+	} else {
+		wr->wr.rdma.remote_addr = setup.b_mem.rdma_addr + offset;
+		wr->wr.rdma.rkey = setup.b_mem.mr->rkey;
+	}
+}
+
+/*
+ * In one list: what is posted while answers are awaited waits for one, too. And not by
+ * those who look at the other machine's memory before: it is stopped.
+ */
+static bool post_all(struct endpoint *a, const struct queue *queue)
+{
+	static struct ibv_send_wr wr[LOTS];
+	static struct ibv_sge sge[LOTS];
+	struct ibv_send_wr *bad;
+	uint64_t id;
+
+	for (id = 0; id < queue->posted; id++) {
+		fill_request(queue, id, &wr[id], &sge[id]);
+		if (id)
+			wr[id - 1].next = &wr[id];
+	}
+	return check(!ibv_post_send(a->qp, wr, &bad), "posting fails");
+}
+
+/* So many have left, and the others have not when the last one has been looked at. */
+static bool have_left(const struct endpoint *a, uint64_t before,
+		      const struct queue *queue)
+{
+	uint64_t end = deadline(), sent;
+
+	do {
+		sent = requests_sent() - before;
+	} while (sent < queue->in_flight && now_ms() < end);
+	return check(sent == queue->in_flight, "%" PRIu64 " have been sent",
+		     sent) &&
+	       check(in_flight(a) == queue->in_flight,
+		     "%" PRIu64 " are in flight", in_flight(a));
+}
+
+/* What is there, and what was brought back. */
+static uint64_t word_of(uint64_t id)
+{
+	return id * 0x0101010101ULL + 7;
+}
+
+static void fill(void)
+{
+	uint64_t *there = (uint64_t *)(setup.b_mem.addr + WORD_OFFSET);
+	uint64_t id;
+
+	memset(setup.a_mem.addr, 0, REGION_BYTES);
+	for (id = 0; id < LOTS; id++)
+		there[id] = word_of(id);
+}
+
+static bool is_back(const struct queue *queue)
+{
+	const uint64_t *here =
+		(const uint64_t *)(setup.a_mem.addr + WORD_OFFSET);
+	const uint64_t *there =
+		(const uint64_t *)(setup.b_mem.addr + WORD_OFFSET);
+	uint64_t id, added;
+
+	for (id = 0; id < queue->posted; id++) {
+		enum ibv_wr_opcode opcode = queue->opcodes[id % 2];
+
+		added = opcode_is_atomic(opcode);
+		if (opcode == IBV_WR_RDMA_WRITE ?
+			    !check(!there[id], "word %" PRIu64 " is there",
+				   id) :
+			    !check(here[id] == word_of(id) &&
+					   there[id] == word_of(id) + added,
+				   "word %" PRIu64 " is 0x%" PRIx64, id,
+				   here[id]))
+			return false;
+	}
+	return true;
+}
+
+static bool stopped(struct endpoint *a, const struct queue *queue)
+{
+	uint64_t before = requests_sent();
+	bool ok;
+
+	if (!run_command(stop_command))
+		return false;
+	ok = post_all(a, queue) && have_left(a, before, queue);
+	return run_command(go_command) && ok;
+}
+
+static bool run_queue(const struct queue *queue)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a, b;
+	bool ok;
+
+	options.depth = LOTS;
+	options.reads = queue->reads;
+	options.timeout = 0;
+	fill();
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	/* this takes what was filled there */
+	ok = exchange_empty(&a, &b, 1) && stopped(&a, queue) &&
+	     cq_expect_range(a.send_cq, 0, queue->posted, IBV_WC_SUCCESS) &&
+	     check(!in_flight(&a), "some are in flight still") &&
+	     is_back(queue);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int i;
+
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	if (argc != 3)
+		bail("how is the other machine stopped, and how does it go on?");
+	stop_command = argv[1];
+	go_command = argv[2];
+	for (i = 0; i < COUNT(queues); i++)
+		tap_ok(run_queue(&queues[i]), "%s", queues[i].name);
+	setup_close(&setup);
+	return tap_end();
+}
