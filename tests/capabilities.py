@@ -110,6 +110,7 @@ def sources(test):
     if not paths:
         return None
     paths += glob.glob(f'tests/{test}.c') + glob.glob(f'tests/{test}/*.c')
+    paths += glob.glob(f'tests/{test.replace("-", "/", 1)}.c')
     if os.path.dirname(paths[0]) == 'pyverbs-tests':
         paths += glob.glob('pyverbs-tests/*.py')
         paths.append('pyverbs-tests/suite.sh')
