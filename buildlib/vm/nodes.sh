@@ -79,7 +79,7 @@ node_words() {
 	[ -z "$aperture" ] || aperture_words "$1"
 	[ -z "$hotplug" ] ||
 		words+=(-qmp "unix:$sockets/qmp-$1,server=on,wait=off"
-			-device pcie-pci-bridge,id=bridge)
+			-device "pcie-pci-bridge,id=bridge")
 	for ((i = 0; i < regions; i++)); do
 		place=id=shared$i
 		[ -z "$hotplug" ] || place+=,bus=bridge,addr=$(printf %02x $((i + 1)))

@@ -492,6 +492,7 @@ void mic_path_ring_always(struct mic_path *path);
 void mic_path_break(struct mic_path *path);
 void mic_path_control(struct mic_path *path);
 void mic_path_go_down(struct mic_path *path);
+bool mic_path_is_in_session(const struct mic_path *path);
 int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes);
 
 /* receive.c: what the other node has sent */

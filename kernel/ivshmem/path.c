@@ -76,12 +76,28 @@ void mic_path_break(struct mic_path *path)
 }
 
 /**
+ * mic_path_is_in_session - is the other node in the session that is known?
+ * @path: path that is up
+ *
+ * It says that it is not before it changes anything in the lanes, so what makes no
+ * sense there is nonsense only if this is asked afterwards, and true.
+ *
+ * Context: any.
+ */
+bool mic_path_is_in_session(const struct mic_path *path)
+{
+	smp_rmb();	/* what is in the lanes, then the word */
+	return READ_ONCE(path->rx_ch->session) == READ_ONCE(path->word);
+}
+
+/**
  * mic_path_room - room in a lane, or word when there is some
  * @path: path
  * @lane: one of @path's lanes; the caller serialises its writers
  * @bytes: as for mic_lane_room()
  *
- * Return: 1; 0: the thread is going to look for room; -EIO: the path is broken.
+ * Return: 1; 0: the thread is going to look for room; -EIO: the path is broken, or
+ * the other node has begun a new session.
  */
 int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes)
 {
@@ -93,7 +109,8 @@ int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes)
 		smp_mb();	/* the wish, then another look */
 		room = mic_lane_room(lane, bytes);
 	}
-	if (room < 0)
+	/* in a new session it has not read anything yet */
+	if (room < 0 && mic_path_is_in_session(path))
 		mic_path_break(path);
 	return room;
 }

@@ -80,13 +80,6 @@ static int mic_path_receive_one(struct mic_path *path, int id)
 	return ret;
 }
 
-/* Is the other node in the session in which the lanes were looked at? */
-static bool mic_path_is_in_session(const struct mic_path *path)
-{
-	smp_rmb();	/* what is in the lanes, then the word */
-	return READ_ONCE(path->rx_ch->session) == READ_ONCE(path->word);
-}
-
 /* What has arrived, lane by lane. Return: how many records that was. */
 static int mic_path_receive(struct mic_path *path, int batch)
 {

@@ -169,11 +169,23 @@ static void connect_event(struct scif_endpoint *ep,
 	}
 }
 
+/*
+ * Whom this side has accepted was there, and has gone before that was heard: the message
+ * that ends the connection can overtake the one that begins it. What it has sent counts.
+ */
+static bool is_overtaken(struct scif_endpoint *ep, enum rdma_cm_event_type type)
+{
+	return scif_state(ep) == SCIF_CONNECTING &&
+	       type == RDMA_CM_EVENT_DISCONNECTED && ep->link.peer_rkey;
+}
+
 /* With the endpoint's lock. */
 static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 		      enum rdma_cm_event_type type,
 		      const struct scif_hello *hello)
 {
+	if (is_overtaken(ep, type))
+		scif_connect_done(ep, 0);
 	if (scif_state(ep) == SCIF_CONNECTING) {
 		connect_event(ep, type, hello);
 	} else if (type == RDMA_CM_EVENT_DISCONNECTED ||

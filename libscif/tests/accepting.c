@@ -3,17 +3,20 @@
  * Accepting.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <rdma/rdma_cma.h>
 
 #include "behaviour.h"
 #include "clock.h"
@@ -205,6 +208,79 @@ static bool gone_when_accepted(void)
 	peer_op_epd(PEER_CLOSE, call.epd);
 	scif_close(listener);
 	pthread_join(thread, NULL);
+	return ok;
+}
+
+static atomic_bool overtaken;
+
+/*
+ * What the library calls. The kernel tells an accepted request's end without its
+ * beginning when the message that ends it (DREQ) has overtaken the one that the peer
+ * is there (RTU).
+ */
+int rdma_get_cm_event(struct rdma_event_channel *channel,
+		      struct rdma_cm_event **event)
+{
+	int (*get)(struct rdma_event_channel *, struct rdma_cm_event **) =
+		dlsym(RTLD_NEXT, "rdma_get_cm_event");
+	int err = get(channel, event);
+
+	if (err || !atomic_load(&overtaken) ||
+	    (*event)->event != RDMA_CM_EVENT_ESTABLISHED)
+		return err;
+	rdma_ack_cm_event(*event);
+	errno = EAGAIN;
+	return -1;
+}
+
+struct acceptance {
+	int listener;
+	int epd;
+	int ret;
+};
+
+static void *accept_one(void *argument)
+{
+	struct acceptance *acceptance = argument;
+	struct scif_port_id port;
+
+	acceptance->ret = scif_accept(acceptance->listener, &port,
+				      &acceptance->epd, 0);
+	return NULL;
+}
+
+/* The peer connects, sends and leaves; all that is heard of it is that it has left. */
+static bool gone_before_it_is_heard(void)
+{
+	struct peer_call call = { .op = PEER_CONNECT };
+	struct acceptance acceptance = { .listener = scif_open() };
+	pthread_t thread;
+	char text[4] = "";
+	bool ok;
+
+	call.port.node = own_node;
+	call.port.port = scif_bind(acceptance.listener, 0);
+	scif_listen(acceptance.listener, 1);
+	call.epd = peer_op_epd(PEER_OPEN, -1);
+	peer_begin(&call);
+	ok = shows(acceptance.listener, POLLIN);
+	atomic_store(&overtaken, true);
+	pthread_create(&thread, NULL, accept_one, &acceptance);
+	ok = check(peer_finish(&call) > 0, "connect: %s",
+		   strerror(call.error)) &&
+	     succeeds(peer_send(call.epd, "abc", 4, 1), 4, "send") && ok;
+	peer_op_epd(PEER_CLOSE, call.epd);
+	pthread_join(thread, NULL);
+	atomic_store(&overtaken, false);
+	ok = succeeds(acceptance.ret, 0, "accept") && ok;
+	if (ok) {
+		ok = succeeds(scif_recv(acceptance.epd, text, 4, 1), 4,
+			      "recv") &&
+		     check(!strcmp(text, "abc"), "the bytes") &&
+		     shows(acceptance.epd, POLLHUP);
+		scif_close(acceptance.epd);
+	}
+	scif_close(acceptance.listener);
 	return ok;
 }
 
@@ -410,6 +486,8 @@ const struct behaviour accept_cases[] = {
 	{ 20, "no signal loses a connection", accept_under_signals },
 	{ 21, "what is accepted has the listener's port", accepted_port },
 	{ 21, "peers that are gone when accepted", gone_when_accepted },
+	{ 21, "a peer that is gone before it is heard that it is there",
+	  gone_before_it_is_heard },
 	{ 21, "accept out of descriptors: EMFILE", out_of_descriptors },
 	{ 21, "accept out of memory: ENOMEM", out_of_memory },
 	{ 21, "accept by a thread with other credentials: EACCES",
