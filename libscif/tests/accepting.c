@@ -221,8 +221,7 @@ static atomic_bool overtaken;
 int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event)
 {
-	int (*get)(struct rdma_event_channel *, struct rdma_cm_event **) =
-		dlsym(RTLD_NEXT, "rdma_get_cm_event");
+	typeof(rdma_get_cm_event) *get = dlsym(RTLD_NEXT, "rdma_get_cm_event");
 	int err = get(channel, event);
 
 	if (err || !atomic_load(&overtaken) ||

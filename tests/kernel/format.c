@@ -75,7 +75,7 @@ static void finish(struct work_struct *work)
 	struct bench *bench = container_of(work, struct bench, later);
 
 	while (!READ_ONCE(struck) && !READ_ONCE(bench->over))
-		msleep(10);
+		msleep(20);
 	if (!READ_ONCE(struck) || !bench->finishes)
 		return;
 	msleep(TEST_LATER_MS);

@@ -115,10 +115,10 @@ static int wait_for_others(struct bench *bench)
 	int ms;
 
 	say(bench->stage, COMES);
-	for (ms = 0; ms < TEST_COME_MS; ms += 5) {
+	for (ms = 0; ms < TEST_COME_MS; ms += 20) {
 		if (all_are_there(bench->stage, COMES))
 			return 0;
-		msleep(5);
+		msleep(20);
 	}
 	pr_err("nobody else comes\n");
 	return -ETIMEDOUT;
