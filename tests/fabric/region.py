@@ -308,10 +308,8 @@ def main():
     elif words[0] == "blank":
         region.mem[0:HEADER] = bytes(HEADER)
     elif words[0] == "random":
-        print("it writes", flush=True)
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
-        print("it writes", flush=True)
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "usurp":
         usurp(region, float(words[1]), int(words[2]))
