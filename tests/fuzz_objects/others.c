@@ -18,15 +18,18 @@ static void *new_window(struct worker *worker)
 	struct pair *pair = any(worker, KIND_PAIR);
 	struct area *area = any(worker, KIND_MR);
 	struct place place = any_place(worker);
+	uint32_t length = 1 + below(worker, MEMORY_BYTES / 2);
 
 	if (!pair)
 		return NULL;
-	if (area && !one_of(worker, 4))
+	/* most of them inside: what has to match besides is rare enough */
+	if (area && !one_of(worker, 4)) {
 		place = (struct place){ area->addr, area->mr->rkey };
-	return micdv_map_window(pair->ends[0].qp, place.addr, place.rkey,
-				1 + below(worker, MEMORY_BYTES / 2),
-				one_of(worker, 2) ? PROT_READ :
-						    PROT_READ | PROT_WRITE);
+		length = 1 + below(worker, area->length);
+	}
+	return micdv_map_window(
+		pair->ends[0].qp, place.addr, place.rkey, length,
+		one_of(worker, 2) ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
 static int end_window(void *window)
