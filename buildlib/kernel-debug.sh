@@ -54,7 +54,8 @@ mend_tree_leak() {
 debug_kernel_key() {
 	{
 		cat "$DEBUG_CONFIG"
-		declare -f mend_debug_kernel mend_context_leak mend_xrcd_leak
+		declare -f mend_debug_kernel mended \
+			mend_context_leak mend_xrcd_leak mend_tree_leak
 		dpkg-query -W -f '${Version}' linux-source-6.1
 	} | sha256sum | cut -c1-12
 }

@@ -158,8 +158,8 @@ static void post_work(struct endpoint *ep, struct ibv_ah *ah)
 	}
 }
 
-static void to_state(struct endpoint *ep, struct endpoint *peer,
-		     enum ibv_qp_state state)
+void to_state(struct endpoint *ep, const struct endpoint *peer,
+	      enum ibv_qp_state state)
 {
 	struct endpoint_address address = endpoint_address(peer);
 

@@ -13,6 +13,9 @@
 
 /* To SQD, or the end of the test. */
 void to_sqd(struct endpoint *ep, bool notify);
+/* From RESET to @state, connected to @peer from RTR on. */
+void to_state(struct endpoint *ep, const struct endpoint *peer,
+	      enum ibv_qp_state state);
 /* sq_draining of a queue pair in SQD, or -1, with a remark, if it is not. */
 int draining(struct endpoint *ep);
 

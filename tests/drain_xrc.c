@@ -58,26 +58,6 @@ static void destroy_qp(struct endpoint *ep)
 	ep->qp = NULL;
 }
 
-static void to_state(struct endpoint *ep, const struct endpoint *peer,
-		     enum ibv_qp_state state)
-{
-	struct endpoint_address address = endpoint_address(peer);
-
-	if (state == IBV_QPS_RESET)
-		return;
-	endpoint_to_init(ep);
-	if (state == IBV_QPS_INIT)
-		return;
-	endpoint_to_rtr(ep, &address);
-	if (state == IBV_QPS_RTR)
-		return;
-	endpoint_to_rts(ep);
-	if (state == IBV_QPS_SQD)
-		to_sqd(ep, false);
-	else if (state == IBV_QPS_ERR)
-		endpoint_go(ep, IBV_QPS_ERR);
-}
-
 /* The receive that was there all the time is the next connection's. */
 static bool queue_goes_on(struct xrc *xrc)
 {

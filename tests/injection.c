@@ -184,18 +184,23 @@ static int destroy_srq(void *srq)
 	return ibv_destroy_srq(srq);
 }
 
-static void *open_xrcd(void)
+void *open_xrcd_of(int fd)
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1,
+		.fd = fd,
 		.oflags = O_CREAT,
 	};
 
 	return ibv_open_xrcd(bench.ctx, &attr);
 }
 
-static int close_xrcd(void *xrcd)
+static void *open_xrcd(void)
+{
+	return open_xrcd_of(-1);
+}
+
+int close_xrcd(void *xrcd)
 {
 	return ibv_close_xrcd(xrcd);
 }
@@ -246,7 +251,7 @@ static void *create_ud(void)
 	return create_qp_of(IBV_QPT_UD, NULL);
 }
 
-static void *create_xrc_recv(void)
+void *create_xrc_recv(void)
 {
 	struct ibv_qp_init_attr_ex init = {
 		.qp_type = IBV_QPT_XRC_RECV,
@@ -257,7 +262,7 @@ static void *create_xrc_recv(void)
 	return ibv_create_qp_ex(bench.ctx, &init);
 }
 
-static int destroy_qp(void *qp)
+int destroy_qp(void *qp)
 {
 	return ibv_destroy_qp(qp);
 }

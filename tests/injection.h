@@ -35,6 +35,12 @@ extern struct bench bench;
 void *done(int error);
 int nothing(void *object);
 
+/* Those that several parts need. @fd: as in struct ibv_xrcd_init_attr. */
+void *open_xrcd_of(int fd);
+int close_xrcd(void *xrcd);
+void *create_xrc_recv(void);
+int destroy_qp(void *qp);
+
 /* Those of injection_{qps,memory,link}.c; the last has no name. */
 extern const struct verb qp_verbs[], memory_verbs[], link_verbs[];
 

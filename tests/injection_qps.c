@@ -48,11 +48,6 @@ static void *create_xrc_send(void)
 	return ibv_create_qp_ex(bench.ctx, &init);
 }
 
-static int destroy_qp(void *qp)
-{
-	return ibv_destroy_qp(qp);
-}
-
 static void *create_cq_ex(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -91,18 +86,7 @@ static int moderate_no_more(void *object)
 
 static void *open_xrcd_of_file(void)
 {
-	struct ibv_xrcd_init_attr attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = file,
-		.oflags = O_CREAT,
-	};
-
-	return ibv_open_xrcd(bench.ctx, &attr);
-}
-
-static int close_xrcd(void *xrcd)
-{
-	return ibv_close_xrcd(xrcd);
+	return open_xrcd_of(file);
 }
 
 static void *open_target(void)
@@ -116,17 +100,6 @@ static void *open_target(void)
 	};
 
 	return ibv_open_qp(bench.ctx, &attr);
-}
-
-static struct ibv_qp *create_target(void)
-{
-	struct ibv_qp_init_attr_ex init = {
-		.qp_type = IBV_QPT_XRC_RECV,
-		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
-		.xrcd = bench.xrcd,
-	};
-
-	return ibv_create_qp_ex(bench.ctx, &init);
 }
 
 /* --- to RTS ------------------------------------------------------------------ */
@@ -256,7 +229,7 @@ void qp_verbs_open(void)
 	create(&ud, IBV_QPT_UD);
 	create(&xrc, IBV_QPT_XRC_SEND);
 	file = memfd_create("xrc", MFD_CLOEXEC);
-	target = create_target();
+	target = create_xrc_recv();
 	if (file < 0 || !target)
 		bail("no file or no target: %s", strerror(errno));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Memory regions that are no user memory: without memory, of the device, of
- * dma-bufs. And those whose rights change, or that are another device's.
+ * Memory regions that are no user memory: without memory, of the device. And those
+ * whose rights change, or that are another device's. Those of dma-bufs are in
+ * regions_dmabuf.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -9,22 +10,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "dmabuf.h"
 #include "pattern.h"
-#include "setup.h"
+#include "regions.h"
 #include "tap.h"
 #include "work.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
-#define FILL_BYTE 0x5c
-
-struct stage {
-	struct setup *setup;
-	struct endpoint a;
-	struct endpoint b;
-	struct dmabuf buf;
-};
 
 static void fill(struct setup *setup)
 {
@@ -32,11 +23,8 @@ static void fill(struct setup *setup)
 	memset(setup->b_mem.addr, FILL_BYTE, REGION_BYTES);
 }
 
-/* From a's list to or from @offset of b's memory. */
-static enum ibv_wc_status access_b(struct stage *stage,
-				   enum ibv_wr_opcode opcode,
-				   struct ibv_sge *sges, int count,
-				   size_t offset)
+enum ibv_wc_status access_b(struct stage *stage, enum ibv_wr_opcode opcode,
+			    struct ibv_sge *sges, int count, size_t offset)
 {
 	struct ibv_send_wr wr = send_wr(1, opcode, sges, count);
 	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
@@ -48,15 +36,30 @@ static enum ibv_wc_status access_b(struct stage *stage,
 	return wc.status;
 }
 
-static bool succeeds(enum ibv_wc_status status)
+bool succeeds(enum ibv_wc_status status)
 {
 	return check(!status, "the status is %s", ibv_wc_status_str(status));
 }
 
-static bool ends_with(enum ibv_wc_status status, enum ibv_wc_status expected)
+bool ends_with(enum ibv_wc_status status, enum ibv_wc_status expected)
 {
 	return check(status == expected, "the status is %s instead of %s",
 		     ibv_wc_status_str(status), ibv_wc_status_str(expected));
+}
+
+enum ibv_wc_status try_request(struct setup *setup, bool from_b,
+			       struct ibv_send_wr wr)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
+	struct endpoint a, b;
+
+	pair_create(&a, from_b ? &setup->b_dev : &setup->a_dev, &b,
+		    from_b ? &setup->a_dev : &setup->b_dev, &options);
+	post_send(&a, &wr);
+	cq_wait(a.send_cq, &wc);
+	pair_destroy(&a, &b);
+	return wc.status;
 }
 
 /* --- the null region -------------------------------------------------------- */
@@ -238,22 +241,6 @@ static bool dm_imported(struct stage *stage)
 #define READ_WRITE                                                             \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |                     \
 	 IBV_ACCESS_REMOTE_WRITE)
-
-/* What becomes of one request from @dev to the other, on a connection of its own. */
-static enum ibv_wc_status try_request(struct setup *setup, bool from_b,
-				      struct ibv_send_wr wr)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct ibv_wc wc = { .status = IBV_WC_GENERAL_ERR };
-	struct endpoint a, b;
-
-	pair_create(&a, from_b ? &setup->b_dev : &setup->a_dev, &b,
-		    from_b ? &setup->a_dev : &setup->b_dev, &options);
-	post_send(&a, &wr);
-	cq_wait(a.send_cq, &wc);
-	pair_destroy(&a, &b);
-	return wc.status;
-}
 
 /* a asks for @region of b's. */
 static enum ibv_wc_status remote(struct setup *setup, enum ibv_wr_opcode opcode,
@@ -446,175 +433,34 @@ static bool key_of_other_device(struct stage *stage)
 	return ok;
 }
 
-/* --- dma-bufs ----------------------------------------------------------------- */
-
-#define DMABUF_BYTES (8 * PAGE_BYTES)
-
-#define DMABUF_IOVA 0x1000000UL
-
-/* Its RDMA address is as far into a page as @offset, as uverbs wants it. */
-static struct ibv_mr *dmabuf_mr(struct stage *stage, const struct dmabuf *buf,
-				uint64_t offset, size_t length)
-{
-	return ibv_reg_dmabuf_mr(stage->setup->a_dev.pd, offset, length,
-				 DMABUF_IOVA + offset % PAGE_BYTES, buf->fd,
-				 ACCESS_ALL);
-}
-
-/* What is written arrives in the buffer, and what is read comes from it. */
-static bool dmabuf_traffic(struct stage *stage)
-{
-	struct dmabuf *buf = &stage->buf;
-	const size_t offset = 4096 + 40, length = 3 * 4096;
-	struct ibv_mr *mr = dmabuf_mr(stage, buf, offset, length);
-	const uint8_t *bytes = pattern_bytes(4, length);
-	struct ibv_sge sge = { .addr = DMABUF_IOVA + 40, .length = length };
-	bool ok;
-
-	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
-		return false;
-	sge.lkey = mr->lkey;
-	memset(buf->addr, FILL_BYTE, buf->length);
-	memcpy(stage->setup->b_mem.addr, bytes, length);
-	ok = succeeds(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0)) &&
-	     check(!memcmp(buf->addr + offset, bytes, length), "read") &&
-	     all_are(buf->addr, offset, FILL_BYTE) &&
-	     all_are(buf->addr + offset + length, buf->length - offset - length,
-		     FILL_BYTE);
-	memset(buf->addr + offset, 0x11, length);
-	ok = ok && succeeds(access_b(stage, IBV_WR_RDMA_WRITE, &sge, 1, 0)) &&
-	     all_are(stage->setup->b_mem.addr, length, 0x11);
-	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
-}
-
-/* The peer writes to the buffer, and reads from it. */
-static bool dmabuf_of_peer(struct stage *stage)
-{
-	struct dmabuf *buf = &stage->buf;
-	const size_t length = 3 * PAGE_BYTES + 40;
-	struct region *memory = &stage->setup->b_mem;
-	struct ibv_mr *mr = dmabuf_mr(stage, buf, 0, DMABUF_BYTES);
-	struct ibv_sge sge = region_sge(memory, 0, length);
-	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
-	bool ok;
-
-	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
-		return false;
-	wr.wr.rdma.remote_addr = DMABUF_IOVA + 100;
-	wr.wr.rdma.rkey = mr->rkey;
-	memset(buf->addr, FILL_BYTE, buf->length);
-	memcpy(memory->addr, pattern_bytes(5, length), length);
-	ok = succeeds(try_request(stage->setup, true, wr)) &&
-	     check(!memcmp(buf->addr + 100, pattern_bytes(5, length), length),
-		   "written") &&
-	     all_are(buf->addr, 100, FILL_BYTE) &&
-	     all_are(buf->addr + 100 + length, buf->length - 100 - length,
-		     FILL_BYTE);
-	memset(memory->addr, 0, length);
-	wr.opcode = IBV_WR_RDMA_READ;
-	ok = ok && succeeds(try_request(stage->setup, true, wr)) &&
-	     check(!memcmp(memory->addr, pattern_bytes(5, length), length),
-		   "read");
-	/* nothing behind its end, nor when it is gone */
-	wr.wr.rdma.remote_addr = DMABUF_IOVA + DMABUF_BYTES - length + 1;
-	ok = ok && ends_with(try_request(stage->setup, true, wr),
-			     IBV_WC_REM_ACCESS_ERR);
-	wr.wr.rdma.remote_addr = DMABUF_IOVA;
-	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") &&
-	       ends_with(try_request(stage->setup, true, wr),
-			 IBV_WC_REM_ACCESS_ERR) &&
-	       ok;
-}
-
-/* The region keeps the buffer when its descriptor goes. */
-static bool dmabuf_outlives_fd(struct stage *stage)
-{
-	struct dmabuf *buf = &stage->buf;
-	struct ibv_mr *mr = dmabuf_mr(stage, buf, 0, DMABUF_BYTES);
-	struct ibv_sge sge = { .addr = DMABUF_IOVA, .length = 4096 };
-	bool ok;
-
-	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
-		return false;
-	sge.lkey = mr->lkey;
-	close(buf->fd);
-	buf->fd = -1;
-	memset(stage->setup->b_mem.addr, 0x22, 4096);
-	ok = succeeds(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0)) &&
-	     all_are(buf->addr, 4096, 0x22);
-	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
-}
-
-static bool dmabuf_refused(struct stage *stage)
-{
-	struct dmabuf *buf = &stage->buf;
-	struct dmabuf other = { .fd = stage->setup->a_dev.ctx->cmd_fd };
-
-	return check(!dmabuf_mr(stage, buf, 0, 0), "no bytes") &&
-	       check(!dmabuf_mr(stage, buf, 0, DMABUF_BYTES + 1),
-		     "beyond the end") &&
-	       check(!dmabuf_mr(stage, buf, DMABUF_BYTES, 1), "behind it") &&
-	       check(!dmabuf_mr(stage, buf, UINT64_MAX, 4096), "wraps") &&
-	       check(!dmabuf_mr(stage, &other, 0, 4096), "no dma-buf");
-}
-
-static bool dmabuf_bounds(struct stage *stage)
-{
-	struct dmabuf *buf = &stage->buf;
-	struct ibv_mr *mr = dmabuf_mr(stage, buf, 4096, 4096);
-	struct ibv_sge sge = { .addr = DMABUF_IOVA + 1, .length = 4096 };
-	bool ok;
-
-	if (!check(mr, "ibv_reg_dmabuf_mr: %s", strerror(errno)))
-		return false;
-	sge.lkey = mr->lkey;
-	ok = ends_with(access_b(stage, IBV_WR_RDMA_READ, &sge, 1, 0),
-		       IBV_WC_LOC_PROT_ERR);
-	return check(!ibv_dereg_mr(mr), "ibv_dereg_mr fails") && ok;
-}
-
 /* ---------------------------------------------------------------------------- */
 
-static const struct {
-	bool (*run)(struct stage *stage);
-	const char *name;
-	bool dmabuf;
-} cases[] = {
-	{ null_in_lists, "null region: in the middle of lists", false },
-	{ null_alone, "null region: alone, at any address", false },
-	{ null_receive, "null region: receives into nothing", false },
-	{ null_is_no_rkey, "null region: its key is no rkey", false },
-	{ null_of_other_pd, "null region: of another PD", false },
-	{ null_stale, "null region: deregistered", false },
-	{ dm_imported, "device memory imported", false },
-	{ zero_based, "a zero based region", false },
-	{ gains_rights, "registered again: for writing, too", false },
-	{ loses_rights, "registered again: for reading only", false },
-	{ gains_too_much, "registered again: for more than may be", false },
-	{ key_of_other_device, "keys of another device", false },
-	{ dmabuf_traffic, "dma-buf: data in both directions", true },
-	{ dmabuf_of_peer, "dma-buf: a peer reads and writes", true },
-	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
-	{ dmabuf_refused, "dma-buf: what is refused", true },
-	{ dmabuf_bounds, "dma-buf: out of bounds", true },
+static const struct region_case cases[] = {
+	{ null_in_lists, "null region: in the middle of lists" },
+	{ null_alone, "null region: alone, at any address" },
+	{ null_receive, "null region: receives into nothing" },
+	{ null_is_no_rkey, "null region: its key is no rkey" },
+	{ null_of_other_pd, "null region: of another PD" },
+	{ null_stale, "null region: deregistered" },
+	{ dm_imported, "device memory imported" },
+	{ zero_based, "a zero based region" },
+	{ gains_rights, "registered again: for writing, too" },
+	{ loses_rights, "registered again: for reading only" },
+	{ gains_too_much, "registered again: for more than may be" },
+	{ key_of_other_device, "keys of another device" },
 };
 
-static bool run_case(struct setup *setup, unsigned int i)
+void run_case(struct setup *setup, struct neighbours *neighbours,
+	      const struct region_case *one)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct stage stage = { .setup = setup };
 	bool ok;
 
-	if (cases[i].dmabuf && !dmabuf_create(&stage.buf, DMABUF_BYTES))
-		return check(false, "there is neither a heap nor vgem");
 	pair_create(&stage.a, &setup->a_dev, &stage.b, &setup->b_dev, &options);
-	ok = cases[i].run(&stage);
+	ok = one->run(&stage);
 	pair_destroy(&stage.a, &stage.b);
-	if (cases[i].dmabuf) {
-		tap_note("the buffer is from %s", stage.buf.exporter);
-		dmabuf_destroy(&stage.buf);
-	}
-	return ok;
+	tap_ok(ok && neighbours_work(neighbours), "%s", one->name);
 }
 
 int main(int argc, char **argv)
@@ -626,8 +472,8 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	neighbours_open(&neighbours, &setup);
 	for (i = 0; i < COUNT(cases); i++)
-		tap_ok(run_case(&setup, i) && neighbours_work(&neighbours),
-		       "%s", cases[i].name);
+		run_case(&setup, &neighbours, &cases[i]);
+	run_dmabufs(&setup, &neighbours);
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

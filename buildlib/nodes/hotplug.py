@@ -87,6 +87,9 @@ def main():
         monitor = Monitor(f"{sockets}/qmp-{node}")
         for number in range(int(regions)):
             actions[action](monitor, sockets, number)
+    except FileNotFoundError:
+        print("there is no QEMU that takes devices: ./run vm --hot-plug has")
+        return 1
     except (Refused, OSError) as problem:
         print(problem)
         return 1

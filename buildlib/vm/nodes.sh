@@ -21,6 +21,8 @@ check_nodes() {
 	[ -z "$hotplug" ] || [ -z "$doorbell" ] ||
 		die "--hot-plug is for devices without interrupts" \
 			"give --no-doorbell, too"
+	[ -z "$hotplug" ] || [ "$nodes" -gt 1 ] ||
+		die "--hot-plug is of what nodes share" "give --nodes 2"
 	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
 		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ "$nodes" -eq 1 ]; then

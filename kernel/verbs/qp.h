@@ -76,6 +76,8 @@ struct mic_flight {
 	enum ib_wc_status status;
 };
 
+static_assert(sizeof(struct mic_flight) <= 512);	/* limits.md */
+
 enum mic_req_flags {
 	MIC_REQ_PENDING,	/* work arrived that no run has seen yet */
 };

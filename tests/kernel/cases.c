@@ -19,30 +19,37 @@ static char *test = "";
 module_param(test, charp, 0444);
 MODULE_PARM_DESC(test, "the case");
 
-static int run_case(const struct cases *cases, const struct test_case *one)
+static int run_case(const struct test_case *one)
 {
-	struct bench *bench = kzalloc(cases->bench_size, GFP_KERNEL);
+	struct bench *bench = kzalloc(cases.bench_size, GFP_KERNEL);
 	int err;
 
 	if (!bench)
 		return -ENOMEM;
-	err = cases->open(bench, device, peer);
+	err = cases.open(bench, device, peer);
 	if (err)
 		pr_err("no connection from %s to %s: %d\n", device, peer, err);
 	else
 		err = one->run(bench);
-	cases->close(bench);
+	cases.close(bench);
 	kfree(bench);
 	pr_info("%s of %s: %d\n", one->name, peer, err);
 	return err > 0 ? -EIO : err;
 }
 
-int cases_run(const struct cases *cases)
+static int __init cases_init(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < cases->count; i++)
-		if (!strcmp(test, cases->of[i].name))
-			return run_case(cases, &cases->of[i]);
+	for (i = 0; i < cases.count; i++)
+		if (!strcmp(test, cases.of[i].name))
+			return run_case(&cases.of[i]);
 	return -EINVAL;
 }
+
+static void __exit cases_exit(void)
+{
+}
+
+module_init(cases_init);
+module_exit(cases_exit);

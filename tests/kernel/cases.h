@@ -33,7 +33,7 @@ struct cases {
 	void (*close)(struct bench *bench);
 };
 
-/* Return: what the module's init is to return; -EINVAL: there is no such case. */
-int cases_run(const struct cases *cases);
+/* Each module has one. */
+extern const struct cases cases;
 
 #endif /* TESTS_KERNEL_CASES_H */

@@ -259,25 +259,13 @@ static const struct test_case tests[] = {
 	{ "refused", test_refused },
 };
 
-static int __init mic_fastreg_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_fastreg_test_exit(void)
-{
-}
-
-module_init(mic_fastreg_test_init);
-module_exit(mic_fastreg_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("Fast registration of as many pages as there may be");
 MODULE_LICENSE("Dual BSD/GPL");

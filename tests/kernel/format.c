@@ -299,25 +299,13 @@ static const struct test_case tests[] = {
 	{ "takes_over", test_takes_over },
 };
 
-static int __init mic_format_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_format_test_exit(void)
-{
-}
-
-module_init(mic_format_test_init);
-module_exit(mic_format_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("Two nodes that format the region at once");
 MODULE_LICENSE("Dual BSD/GPL");

@@ -145,25 +145,13 @@ static const struct test_case tests[] = {
 	{ "full", test_full },
 };
 
-static int __init mic_keys_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_keys_test_exit(void)
-{
-}
-
-module_init(mic_keys_test_init);
-module_exit(mic_keys_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("Which memory key is the next one");
 MODULE_LICENSE("Dual BSD/GPL");

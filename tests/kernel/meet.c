@@ -11,10 +11,10 @@
 #include <linux/device.h>
 #include <linux/io.h>
 #include <linux/kprobes.h>
-#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/ptrace.h>
+#include <linux/timekeeping.h>
 
 #include "cases.h"
 
@@ -67,14 +67,14 @@ static void say(u32 *stage, enum stage at)
 	WRITE_ONCE(stage[node], round * STAGES + at);
 }
 
-/* All processors of the machine wait: it has one. */
+/* All processors of the machine wait: it has one. ktime_get() is not for probes. */
 static void meet(void)
 {
-	ktime_t end = ktime_add_ms(ktime_get(), TEST_SPIN_MS);
+	u64 end = ktime_get_mono_fast_ns() + TEST_SPIN_MS * NSEC_PER_MSEC;
 
 	say(met_at, MEETS);
 	while (!all_are_there(met_at, MEETS) &&
-	       ktime_before(ktime_get(), end))
+	       ktime_get_mono_fast_ns() < end)
 		cpu_relax();
 	WRITE_ONCE(met, all_are_there(met_at, MEETS));
 	WRITE_ONCE(met_at, NULL);
@@ -208,25 +208,13 @@ static const struct test_case tests[] = {
 	{ "lock", test_lock },
 };
 
-static int __init mic_meet_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_meet_test_exit(void)
-{
-}
-
-module_init(mic_meet_test_init);
-module_exit(mic_meet_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("Two machines that format the region at once");
 MODULE_LICENSE("Dual BSD/GPL");

@@ -619,25 +619,13 @@ static void bench_close(struct bench *bench)
 	side_close(&bench->beside[1]);
 }
 
-static int __init mic_status_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_status_test_exit(void)
-{
-}
-
-module_init(mic_status_test_init);
-module_exit(mic_status_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("Statuses of a kernel consumer's requests");
 MODULE_LICENSE("Dual BSD/GPL");

@@ -160,25 +160,13 @@ static void bench_close(struct bench *bench)
 	side_close(&bench->far);
 }
 
-static int __init mic_xrc_test_init(void)
-{
-	static const struct cases cases = {
-		.of = tests,
-		.count = ARRAY_SIZE(tests),
-		.bench_size = sizeof(struct bench),
-		.open = bench_open,
-		.close = bench_close,
-	};
-
-	return cases_run(&cases);
-}
-
-static void __exit mic_xrc_test_exit(void)
-{
-}
-
-module_init(mic_xrc_test_init);
-module_exit(mic_xrc_test_exit);
+const struct cases cases = {
+	.of = tests,
+	.count = ARRAY_SIZE(tests),
+	.bench_size = sizeof(struct bench),
+	.open = bench_open,
+	.close = bench_close,
+};
 
 MODULE_DESCRIPTION("XRC of a kernel consumer");
 MODULE_LICENSE("Dual BSD/GPL");
