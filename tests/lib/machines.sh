@@ -51,3 +51,18 @@ on_machine() {
 		./run on "$node" "$@"
 	fi
 }
+
+# on_nodes "NODE..." COMMAND...: on all of them at once; all must succeed.
+on_nodes() {
+	local nodes=$1 i pids=() status=0
+
+	shift
+	for i in $nodes; do
+		on_machine "$i" "$@" &
+		pids+=("$!")
+	done
+	for i in "${pids[@]}"; do
+		wait "$i" || status=1
+	done
+	return "$status"
+}
