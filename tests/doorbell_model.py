@@ -4,11 +4,11 @@
 
 A model of what decides that somebody works on a send queue: the poster with
 its producer index and its doorbell, the engine that sets need_kick before it
-goes to sleep (kernel/engine/requester.c, run.c), the thread that polls queues
-(poll.c), the worker, a timer, and modify_qp. Each is a list of steps; all
-interleavings of the steps are tried, with store buffers as x86 has them: a
-store becomes visible to others at any later moment, in order, or with the next
-fence or atomic operation.
+goes to sleep or waits for an answer (kernel/engine/requester.c, run.c), the
+thread that polls queues (poll.c), the worker, a timer, and modify_qp. Each is a
+list of steps; all interleavings of the steps are tried, with store buffers as
+x86 has them: a store becomes visible to others at any later moment, in order, or
+with the next fence or atomic operation.
 
 In every state that can be reached:
   - if nobody is at work, and nobody will be unless another request is posted,
@@ -25,7 +25,7 @@ usage: doorbell_model.py [--more]
 
 import sys
 
-ASLEEP, POLLED = 1, 2
+ASLEEP, POLLED, MORE = 1, 2, 4
 
 # Memory: ordinary variables first, then those only atomic steps touch.
 VARIABLES = ("producer", "need_kick", "consumer", "completed", "lock",
@@ -135,9 +135,9 @@ A, B, OK, NUMBER = range(4)
 
 def kick(p, without):
     """mic_qp_kick(), with mic_req_run() and mic_req_sleep() in it."""
-    loop, run, sleep, unlock, more, end = (
+    loop, run, sleep, unlock, wait, more, end = (
         p.unique(name) for name in
-        ("loop", "run", "sleep", "unlock", "more", "end"))
+        ("loop", "run", "sleep", "unlock", "wait", "more", "end"))
 
     if "pending" not in without:
         p.atomic(change(pending=1))
@@ -155,6 +155,7 @@ def kick(p, without):
     p.own(B, "consumer")
     p.load(A, "producer")
     p.jump(sleep, lambda r: r[A] == r[B])
+    p.maybe(wait)		# for another machine's answer
     p.store("consumer", lambda r: r[B] + 1)
     p.store("completed", lambda r: r[B] + 1)
     p.maybe(more)		# the budget is used up, or the request rests
@@ -176,6 +177,8 @@ def kick(p, without):
     if "look after unlock" not in without and "pending" not in without:
         p.jump(loop)
     p.jump(end)
+    p.label(wait)
+    p.store("need_kick", MORE)
     p.label(more)
     p.store("lock", 0)
     p.fence()
@@ -201,7 +204,7 @@ def poster(requests, without):
         if "poster's fence" not in without:
             p.fence()
         p.load(A, "need_kick")
-        p.jump(following, lambda r: not r[A] & ASLEEP)
+        p.jump(following, lambda r: not r[A] & (ASLEEP | MORE))
         if "no poller" not in without:
             p.atomic(add_to_poller)
         if "doorbell" not in without:
@@ -213,7 +216,7 @@ def poster(requests, without):
         p.jump(skip, lambda r, i=i: r[A] != i)
         if "idle" not in without:
             p.load(A, "need_kick")
-            p.jump(skip, lambda r: not r[A])
+            p.jump(skip, lambda r: not r[A] & (ASLEEP | POLLED))
         p.load(A, "completed")
         p.check(lambda r, i=i: r[A] == i,
                 "a completion was overtaken by the poster's own")

@@ -427,6 +427,26 @@ static bool mic_req_sleep(struct mic_qp *qp)
 	return false;
 }
 
+/*
+ * Answers are awaited, and all that was posted is on its way. While that is little, who
+ * posts more is asked to ring; later it goes with the answers, many at a time.
+ */
+static bool mic_req_wait(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+
+	if (READ_ONCE(req->polled) || req->nflight >= MIC_FLIGHTS_RING ||
+	    READ_ONCE(qp->state) != IB_QPS_RTS || req->broken ||
+	    mic_ring_pending(&req->ring) != req->ahead)
+		return true;
+	WRITE_ONCE(req->ring.ctl->need_kick, MIC_KICK_MORE);
+	smp_mb();	/* as above */
+	if (mic_ring_pending(&req->ring) == req->ahead)
+		return true;
+	WRITE_ONCE(req->ring.ctl->need_kick, 0);
+	return false;
+}
+
 static void mic_req_drained(struct mic_qp *qp)
 {
 	if (READ_ONCE(qp->state) != IB_QPS_SQD || qp->attr.sq_draining != 1)
@@ -487,8 +507,11 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 			continue;
 		if (READ_ONCE(qp->state) != state)
 			continue;
-		if (req->nflight)
-			return MIC_RUN_WAIT;
+		if (req->nflight) {
+			if (mic_req_wait(qp))
+				return MIC_RUN_WAIT;
+			continue;
+		}
 		mic_req_drained(qp);
 		if (mic_req_sleep(qp))
 			return MIC_RUN_IDLE;

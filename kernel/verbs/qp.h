@@ -51,6 +51,9 @@ struct mic_sges {
  */
 #define MIC_FLIGHTS	16
 
+/* With fewer on their way, who posts rings the doorbell. */
+#define MIC_FLIGHTS_RING	(MIC_FLIGHTS / 2)
+
 /**
  * struct mic_flight - a segment whose answer is on its way
  * @entry: in &mic_req.flights or &mic_req.spare

@@ -114,14 +114,15 @@ static inline void mic_wq_publish(struct mic_wq *wq, uint32_t producer)
 }
 
 /*
- * After publishing: does the kernel sleep? It sets need_kick, executes a full
- * barrier and looks at the producer index; this is the other half. A queue that
- * it polls needs no kick.
+ * After publishing: does the kernel sleep, or wait for answers only? It sets
+ * need_kick, executes a full barrier and looks at the producer index; this is the
+ * other half. A queue that it polls needs no kick.
  */
 static inline bool mic_wq_needs_kick(struct mic_wq *wq)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	return mic_load_relaxed(&wq->ctl->need_kick) & MIC_KICK_ASLEEP;
+	return mic_load_relaxed(&wq->ctl->need_kick) &
+	       (MIC_KICK_ASLEEP | MIC_KICK_MORE);
 }
 
 /*
@@ -135,7 +136,8 @@ static inline bool mic_wq_idle(struct mic_wq *wq)
 	if (!wq->busy)
 		return true;
 	if (mic_load_acquire(&wq->ctl->consumer) != wq->producer ||
-	    !mic_load_acquire(&wq->ctl->need_kick))
+	    !(mic_load_acquire(&wq->ctl->need_kick) &
+	      (MIC_KICK_ASLEEP | MIC_KICK_POLLED)))
 		return false;
 	wq->busy = false;
 	return true;

@@ -276,15 +276,18 @@ struct mic_create_ah_resp {
  * User space fills a slot and then stores @producer with release semantics.
  * The kernel stores @consumer with release semantics when it is done with a
  * slot. On a send queue user space then executes a full barrier and reads
- * @need_kick: if MIC_KICK_ASLEEP is set, it rings the doorbell. The kernel sets
- * @need_kick before it goes to sleep, executes a full barrier and looks at
- * @producer once more, so no request is ever left behind. While a thread of the
- * kernel polls the queue @need_kick is MIC_KICK_POLLED instead. It is 0 while
- * the kernel is at work on the queue.
+ * @need_kick: if MIC_KICK_ASLEEP or MIC_KICK_MORE is set, it rings the doorbell.
+ * The kernel sets @need_kick before it goes to sleep, executes a full barrier and
+ * looks at @producer once more, so no request is ever left behind. While a thread
+ * of the kernel polls the queue @need_kick is MIC_KICK_POLLED instead. It is
+ * MIC_KICK_MORE while answers are awaited and more requests may be on their way:
+ * those that nobody rings for go when an answer comes. It is 0 while the kernel is
+ * at work on the queue.
  */
 enum mic_need_kick {
 	MIC_KICK_ASLEEP = 1 << 0,
 	MIC_KICK_POLLED = 1 << 1,
+	MIC_KICK_MORE = 1 << 2,
 };
 
 /*
