@@ -130,6 +130,9 @@ bool mic_invalidate(struct mic_qp *qp, u32 key);
 /* responder.c: the other side of a request */
 enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op);
 
+/* duplicate.c: requests that come again */
+void mic_dup_forget(struct mic_qp *qp);
+
 /* receive.c: the receive queue as the responder uses it */
 void mic_recv_copy(const struct mic_ring *ring, struct mic_sges *sges,
 		   u64 *wr_id);

@@ -17,6 +17,7 @@
 #include "../verbs/xrc.h"
 #include "engine.h"
 #include "grh.h"
+#include "responder.h"
 #include "trace.h"
 
 /* The responder's answer to its own user, and the queue's end if reliable. */
@@ -49,7 +50,7 @@ static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
 }
 
 /* Errors of one-sided requests; unreliable services drop them, IBA 9.9.3. */
-static enum mic_ack mic_resp_nak(struct mic_qp *qp, enum mic_ack ack)
+enum mic_ack mic_resp_nak(struct mic_qp *qp, enum mic_ack ack)
 {
 	if (!mic_qp_is_reliable(qp))
 		return MIC_ACK_NONE;
@@ -57,7 +58,7 @@ static enum mic_ack mic_resp_nak(struct mic_qp *qp, enum mic_ack ack)
 }
 
 /* Take a receive; without one the sender waits, or its datagram is lost. */
-static enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
+enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack = mic_recv_take(qp);
 
@@ -69,7 +70,7 @@ static enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 }
 
 /* Memory that is not at hand: the sender comes again, or its message is lost. */
-static enum mic_ack mic_resp_again(struct mic_qp *qp, struct mic_op *op)
+enum mic_ack mic_resp_again(struct mic_qp *qp, struct mic_op *op)
 {
 	if (mic_qp_is_reliable(qp))
 		mic_count(qp->dev, MIC_CNT_RNR_SENT);
@@ -78,8 +79,8 @@ static enum mic_ack mic_resp_again(struct mic_qp *qp, struct mic_op *op)
 }
 
 /* Complete the receive of a message that arrived whole. */
-static void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
-				  u8 opcode)
+void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
+			   u8 opcode)
 {
 	struct mic_cqe cqe = {
 		.opcode = opcode,
@@ -158,185 +159,6 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 	return MIC_ACK_OK;
 }
 
-/* Memory that a one-sided request names, while it is copied. */
-struct mic_target {
-	struct mic_mkey *mkey;
-	struct mic_seg seg;	/* the whole message's */
-	struct mic_pin *pins;
-};
-
-/**
- * mic_resp_target - find the memory a one-sided request names
- * @qp: queue pair
- * @op: request
- * @access: right the key must give
- * @target: out
- *
- * Return: MIC_ACK_OK, and the caller owes a mic_resp_target_put(), or the
- * answer.
- */
-static enum mic_ack mic_resp_target(struct mic_qp *qp, struct mic_op *op,
-				    int access, struct mic_target *target)
-{
-	struct mic_mkey *mkey = mic_mkey_get_remote(qp->dev, op->rkey);
-	int err = -EACCES;
-
-	target->mkey = mkey;
-	target->pins = NULL;
-	if (mkey && !mic_mkey_seg(mkey, op->rkey, mic_qp_pd(qp), access,
-				  op->raddr, op->length, &target->seg) &&
-	    (!mkey->qp || mkey->qp == qp->qpn))
-		err = mic_odp_pin(mkey, &target->seg, op->seg_off,
-				  op->seg_off + op->seg_len,
-				  access != IB_ACCESS_REMOTE_READ,
-				  &target->pins);
-	if (!err)
-		return MIC_ACK_OK;
-	if (mkey)
-		mic_mkey_put_remote(mkey);
-	return err == -EAGAIN ? mic_resp_again(qp, op) :
-				mic_resp_nak(qp, MIC_ACK_NAK_ACCESS);
-}
-
-static void mic_resp_target_put(struct mic_target *target)
-{
-	mic_odp_unpin(&target->pins);
-	mic_mkey_put_remote(target->mkey);
-}
-
-/* What the QP does not do at all is an invalid request, IBA 9.7.4.1.4. */
-static bool mic_resp_enabled(const struct mic_qp *qp, int access)
-{
-	if (access != IB_ACCESS_REMOTE_WRITE && !qp->attr.max_dest_rd_atomic)
-		return false;
-	return qp->attr.qp_access_flags & access;
-}
-
-/* The immediate data comes with the last segment, and so does the need. */
-static enum mic_ack mic_resp_take_imm(struct mic_qp *qp, struct mic_op *op)
-{
-	return op->flags & MIC_OP_IMM ? mic_resp_take(qp, op) : MIC_ACK_OK;
-}
-
-/*
- * A key is not looked at for 0 bytes, IBA 9.7.4.1.5. If it is, then before a receive
- * is taken: a message of several segments has its key refused with the first, too.
- */
-static enum mic_ack mic_resp_write_data(struct mic_qp *qp, struct mic_op *op)
-{
-	struct mic_target target;
-	const struct mic_sgl dst = { .seg = &target.seg, .nseg = 1 };
-	enum mic_ack ack;
-
-	if (!op->length)
-		return mic_resp_take_imm(qp, op);
-	ack = mic_resp_target(qp, op, IB_ACCESS_REMOTE_WRITE, &target);
-	if (ack)
-		return ack;
-	ack = mic_resp_take_imm(qp, op);
-	if (!ack)
-		mic_sgl_copy(&dst, op->seg_off, op->data, op->seg_off,
-			     op->seg_len);
-	mic_resp_target_put(&target);
-	return ack;
-}
-
-static enum mic_ack mic_resp_write(struct mic_qp *qp, struct mic_op *op)
-{
-	enum mic_ack ack;
-
-	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_WRITE))
-		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	ack = mic_resp_write_data(qp, op);
-	if (!ack && op->flags & MIC_OP_IMM)
-		mic_resp_receive_done(qp, op, MIC_WC_RECV_RDMA_WITH_IMM);
-	return ack;
-}
-
-static enum mic_ack mic_resp_read(struct mic_qp *qp, struct mic_op *op)
-{
-	struct mic_target target;
-	const struct mic_sgl src = { .seg = &target.seg, .nseg = 1 };
-	enum mic_ack ack;
-
-	if (!mic_resp_enabled(qp, IB_ACCESS_REMOTE_READ))
-		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	if (!op->length)
-		return MIC_ACK_OK;
-	ack = mic_resp_target(qp, op, IB_ACCESS_REMOTE_READ, &target);
-	if (ack)
-		return ack;
-	mic_sgl_copy(op->data, op->seg_off, &src, op->seg_off, op->seg_len);
-	mic_resp_target_put(&target);
-	return MIC_ACK_OK;
-}
-
-/* The target of an atomic, or NULL if it is not an aligned 8-byte word. */
-static void *mic_resp_word(const struct mic_op *op, const struct mic_seg *seg)
-{
-	size_t len = sizeof(u64);
-	void *word;
-
-	if (op->length != sizeof(u64) || !IS_ALIGNED(op->raddr, sizeof(u64)))
-		return NULL;
-	word = mic_window_at(seg->win, seg->off, &len);
-	return IS_ALIGNED((uintptr_t)word, sizeof(u64)) ? word : NULL;
-}
-
-/* The 8 bytes of an atomic write. */
-static u64 mic_resp_gather_word(const struct mic_op *op)
-{
-	u64 word;
-	const struct mic_seg seg = mic_linear_seg(&word, sizeof(word));
-	const struct mic_sgl dst = { .seg = &seg, .nseg = 1 };
-
-	mic_sgl_copy(&dst, 0, op->data, 0, sizeof(word));
-	return word;
-}
-
-/*
- * These are the CPU's own atomic instructions: they hold against everything
- * that accesses the memory, not only against this device.
- */
-static void mic_resp_atomic_execute(struct mic_op *op, void *word)
-{
-	switch (op->code) {
-	case MIC_OP_CMP_SWAP:
-		op->result = cmpxchg64((u64 *)word, op->compare_add, op->swap);
-		break;
-	case MIC_OP_FETCH_ADD:
-		op->result = atomic64_fetch_add(op->compare_add, word);
-		break;
-	case MIC_OP_ATOMIC_WRITE:
-		/* what was written before it is visible before it, IBA A19 */
-		smp_store_release((u64 *)word, mic_resp_gather_word(op));
-		break;
-	}
-}
-
-static enum mic_ack mic_resp_atomic(struct mic_qp *qp, struct mic_op *op)
-{
-	int access = op->code == MIC_OP_ATOMIC_WRITE ?
-			     IB_ACCESS_REMOTE_WRITE : IB_ACCESS_REMOTE_ATOMIC;
-	struct mic_target target;
-	enum mic_ack ack;
-	void *word;
-
-	if (!mic_resp_enabled(qp, access) ||
-	    !IS_ALIGNED(op->raddr, sizeof(u64)))
-		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	ack = mic_resp_target(qp, op, access, &target);
-	if (ack)
-		return ack;
-	word = mic_resp_word(op, &target.seg);
-	if (word)
-		mic_resp_atomic_execute(op, word);
-	else
-		ack = mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
-	mic_resp_target_put(&target);
-	return ack;
-}
-
 static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 {
 	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
@@ -401,12 +223,7 @@ static bool mic_resp_accepts_connected(struct mic_qp *qp,
 	if (op->service != service || op->src_qpn != qp->attr.dest_qp_num ||
 	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
 		return false;
-	/*
-	 * Out of sequence: the two sides disagree on the PSN, or what came
-	 * before did not get through.
-	 */
-	return mic_qp_is_reliable(qp) ? mic_resp_in_sequence(qp, op) :
-					mic_resp_goes_on(qp, op);
+	return mic_qp_is_reliable(qp) || mic_resp_goes_on(qp, op);
 }
 
 static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
@@ -464,11 +281,45 @@ static enum mic_ack mic_resp_execute_xrc(struct mic_qp *qp, struct mic_op *op)
 	return ack;
 }
 
+/* A READ that was carried out before, with the protection domain it needs. */
+static enum mic_ack mic_resp_repeat_read(struct mic_qp *qp, struct mic_op *op)
+{
+	enum mic_ack ack;
+
+	if (qp->type != IB_QPT_XRC_TGT)
+		return mic_resp_read_again(qp, op);
+	if (!mic_xrc_enter(qp, op->xrc_srqn))
+		return MIC_ACK_NONE;
+	ack = mic_resp_read_again(qp, op);
+	mic_xrc_leave(qp);
+	return ack;
+}
+
+/* What was carried out before, but for READs, is not again. */
+static enum mic_ack mic_resp_repeat(struct mic_qp *qp, struct mic_op *op)
+{
+	mic_count(qp->dev, MIC_CNT_DUPLICATE);
+	switch (op->code) {
+	case MIC_OP_READ:
+		return mic_resp_repeat_read(qp, op);
+	case MIC_OP_CMP_SWAP:
+	case MIC_OP_FETCH_ADD:
+		return mic_dup_result(qp, op);
+	default:
+		return MIC_ACK_OK;
+	}
+}
+
 static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
 
 	if (!mic_resp_accepts(qp, op))
+		return MIC_ACK_NONE;
+	if (mic_qp_is_reliable(qp) && mic_dup_is_one(qp, op))
+		return mic_resp_repeat(qp, op);
+	/* the two sides disagree on the PSN, or something did not get through */
+	if (mic_qp_is_reliable(qp) && !mic_resp_in_sequence(qp, op))
 		return MIC_ACK_NONE;
 	if (!qp->comm_est && READ_ONCE(qp->state) == IB_QPS_RTR) {
 		qp->comm_est = true;
@@ -480,6 +331,7 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 		return ack;
 	qp->resp.offset = op->seg_off + op->seg_len;
 	if (op->flags & MIC_OP_LAST) {
+		mic_dup_note(qp, op);
 		qp->resp.epsn = (op->psn + op->npsn) & 0xffffff;
 		qp->resp.offset = 0;
 	}

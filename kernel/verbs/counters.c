@@ -28,6 +28,7 @@ static const struct rdma_stat_desc mic_stat_descs[] = {
 	[MIC_CNT_RNR_EXCEEDED] = { .name = "rnr_retries_exceeded" },
 	[MIC_CNT_RETRY] = { .name = "retries" },
 	[MIC_CNT_RETRY_EXCEEDED] = { .name = "retries_exceeded" },
+	[MIC_CNT_DUPLICATE] = { .name = "duplicate_requests" },
 	[MIC_CNT_REMOTE_ACCESS_ERR] = { .name = "resp_access_errors" },
 	[MIC_CNT_REMOTE_INV_REQ_ERR] = { .name = "resp_invalid_requests" },
 	[MIC_CNT_REMOTE_OP_ERR] = { .name = "resp_operation_errors" },

@@ -30,6 +30,7 @@ enum mic_counter {
 	MIC_CNT_RNR_EXCEEDED,		/* requests given up */
 	MIC_CNT_RETRY,			/* requests repeated for want of answer */
 	MIC_CNT_RETRY_EXCEEDED,
+	MIC_CNT_DUPLICATE,		/* requests answered once more */
 	MIC_CNT_REMOTE_ACCESS_ERR,	/* NAKs given as responder */
 	MIC_CNT_REMOTE_INV_REQ_ERR,
 	MIC_CNT_REMOTE_OP_ERR,

@@ -237,6 +237,7 @@ static int mic_qp_respond(struct mic_qp *qp, struct ib_udata *udata)
 static void mic_qp_free(struct mic_qp *qp)
 {
 	mic_window_destroy(qp);
+	mic_dup_forget(qp);
 	mic_sges_destroy(&qp->resp.sges);
 	mic_sges_destroy(&qp->req.sges);
 	kfree_rcu(qp, rcu);

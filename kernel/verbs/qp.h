@@ -178,6 +178,8 @@ struct mic_req {
  * @active: a receive was taken from the queue and is not complete
  * @xrc_srqn: XRC: the SRQ the receive under way was taken from
  * @epsn: packet sequence number the next message must have
+ * @past: numbers before @epsn that were carried out, so far as it matters
+ * @results: what atomics of other machines found; NULL if there were none
  * @refused: the last one came out of sequence
  * @refused_psn: its PSN
  * @refused_next: PSN of the message after it
@@ -192,6 +194,8 @@ struct mic_resp {
 	struct mic_sges sges;
 	u64 wr_id;
 	u32 epsn;
+	u32 past;
+	struct mic_results *results;
 	bool refused;
 	u32 refused_psn;
 	u32 refused_next;

@@ -56,6 +56,7 @@ static void mic_qp_reset(struct mic_qp *qp)
 	qp->req.deadline = 0;
 	qp->req.broken = false;
 	qp->req.repeat = false;
+	mic_dup_forget(qp);
 	qp->resp.offset = 0;
 	qp->resp.active = false;
 	qp->resp.broken = false;

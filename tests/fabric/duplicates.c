@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * duplicates --peer ADDRESS:PORT STOP CONTINUE: requests whose answers do not come in
+ * time and that are repeated, when the other machine has them all twice. The command
+ * STOP keeps it from answering, and CONTINUE lets it go on.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "setup.h"
+#include "tap.h"
+#include "text.h"
+#include "work.h"
+
+/* An aligned word. */
+#define WORD_OFFSET (PAGE_BYTES - 77)
+
+enum { REGION_BYTES = 2 << 20, WORD_BYTES = 8, ROUNDS = 3, START = 1000 };
+/* More than two segments, away from the words. */
+enum { LARGE = 600 << 10, WRITTEN = 128 << 10, SENT = WRITTEN + LARGE };
+
+/* The words of a round, and those that all of them change. */
+enum { MESSAGE, WRITE, READ, ADDED, SWAPPED, WORDS };
+enum { SUM = ROUNDS * WORDS, CHAIN, COUNT_OF_WORDS };
+enum { REQUESTS = ROUNDS * WORDS + 2, RECEIVES = 2 * ROUNDS };
+
+static struct setup setup;
+static const char *stop_command, *go_command;
+
+static bool run_command(const char *command)
+{
+	return check(!system(command), "'%s' fails", command);
+}
+
+/* Answers that did not come within the time for that. */
+static uint64_t missing(void)
+{
+	char *text = text_of_command("ethtool -S micnet0");
+	uint64_t count = number_after(text, "answers_missing:");
+
+	free(text);
+	return count;
+}
+
+static size_t offset_of(unsigned int word)
+{
+	return WORD_OFFSET + word * WORD_BYTES;
+}
+
+static uint64_t *word_of(const struct region *mem, unsigned int word)
+{
+	return (uint64_t *)(mem->addr + offset_of(word));
+}
+
+static void fill(void)
+{
+	unsigned int i;
+
+	memset(setup.a_mem.addr, 0, REGION_BYTES);
+	memset(setup.b_mem.addr, 0, REGION_BYTES);
+	memset(setup.a_mem.addr + WRITTEN, 1, LARGE);
+	memset(setup.a_mem.addr + SENT, 2, LARGE);
+	for (i = 0; i < ROUNDS * WORDS; i++) {
+		*word_of(&setup.a_mem, i) = START + i;
+		*word_of(&setup.b_mem, i) = START + i;
+	}
+	*word_of(&setup.b_mem, SUM) = START;
+	*word_of(&setup.b_mem, CHAIN) = START;
+	for (i = 0; i < ROUNDS; i++)
+		*word_of(&setup.b_mem, i * WORDS + WRITE) = 0;
+}
+
+/* Into one word each, and the last one of the large message. */
+static void post_receives(struct endpoint *b)
+{
+	struct ibv_sge sge;
+	unsigned int i;
+
+	for (i = 0; i < RECEIVES; i++) {
+		sge = i == ROUNDS ? region_sge(&setup.b_mem, SENT, LARGE) :
+				    region_sge(&setup.b_mem,
+					       offset_of(COUNT_OF_WORDS + i),
+					       WORD_BYTES);
+		post_recv(b, i, &sge, 1);
+	}
+}
+
+/* Not by who looks at the other machine's memory before: it is stopped. */
+static void post(struct endpoint *a, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	tap_must(!ibv_post_send(a->qp, wr, &bad), "posting %" PRIu64,
+		 wr->wr_id);
+}
+
+static void post_large(struct endpoint *a, uint64_t id)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, WRITTEN, LARGE);
+	struct ibv_send_wr wr = send_wr(id, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr + WRITTEN;
+	wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+	post(a, &wr);
+	sge = region_sge(&setup.a_mem, SENT, LARGE);
+	wr = send_wr(id + 1, IBV_WR_SEND, &sge, 1);
+	post(a, &wr);
+}
+
+static void post_atomic(struct endpoint *a, uint64_t id,
+			enum ibv_wr_opcode opcode, unsigned int word,
+			unsigned int round)
+{
+	bool swap = opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	struct ibv_sge sge = region_sge(&setup.a_mem, offset_of(id),
+					WORD_BYTES);
+	struct ibv_send_wr wr = send_wr(id, opcode, &sge, 1);
+
+	wr.wr.atomic.remote_addr = setup.b_mem.rdma_addr + offset_of(word);
+	wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
+	wr.wr.atomic.compare_add = swap ? START + round : 1;
+	wr.wr.atomic.swap = START + round + 1;
+	post(a, &wr);
+}
+
+static void post_word(struct endpoint *a, uint64_t id,
+		      enum ibv_wr_opcode opcode, unsigned int round)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, offset_of(id),
+					WORD_BYTES);
+	struct ibv_send_wr wr = send_wr(id, opcode, &sge, 1);
+
+	wr.imm_data = round;
+	wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr + offset_of(id);
+	wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+	post(a, &wr);
+}
+
+static void post_round(struct endpoint *a, unsigned int round)
+{
+	uint64_t id = (uint64_t)round * WORDS;
+
+	post_word(a, id + MESSAGE, IBV_WR_SEND_WITH_IMM, round);
+	post_word(a, id + WRITE, IBV_WR_RDMA_WRITE, round);
+	post_word(a, id + READ, IBV_WR_RDMA_READ, round);
+	post_atomic(a, id + ADDED, IBV_WR_ATOMIC_FETCH_AND_ADD, SUM, round);
+	post_atomic(a, id + SWAPPED, IBV_WR_ATOMIC_CMP_AND_SWP, CHAIN, round);
+}
+
+/* The first one at least is sent again, or will be. */
+static bool answers_are_missing(uint64_t before)
+{
+	uint64_t end = now_ms() + 60000;
+
+	while (missing() == before && now_ms() < end)
+		sleep_ms(100);
+	sleep_ms(1000);
+	return check(missing() > before, "all answers are there");
+}
+
+static bool posted_while_stopped(struct endpoint *a)
+{
+	uint64_t before = missing();
+	unsigned int round;
+	bool ok;
+
+	if (!run_command(stop_command))
+		return false;
+	for (round = 0; round < ROUNDS; round++)
+		post_round(a, round);
+	post_large(a, ROUNDS * WORDS);
+	ok = answers_are_missing(before);
+	return run_command(go_command) && ok;
+}
+
+/* Each message came once, and they came in order. */
+static bool received(struct endpoint *b)
+{
+	struct ibv_wc wc;
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS; i++)
+		if (!cq_success(b->recv_cq, i, &wc) ||
+		    !check(wc.imm_data == i, "message %u is number %u", i,
+			   wc.imm_data))
+			return false;
+	return cq_success(b->recv_cq, ROUNDS, &wc) &&
+	       check(wc.byte_len == LARGE, "the last one has %u bytes",
+		     wc.byte_len) &&
+	       check(cq_stays_empty(b->recv_cq, 500), "one more came");
+}
+
+static bool found(unsigned int round, unsigned int what)
+{
+	uint64_t value = *word_of(&setup.a_mem, round * WORDS + what);
+
+	return check(value == START + round,
+		     "round %u: an atomic finds %" PRIu64, round, value);
+}
+
+static bool results_are_right(void)
+{
+	const uint64_t sum = *word_of(&setup.b_mem, SUM);
+	const uint64_t chain = *word_of(&setup.b_mem, CHAIN);
+	unsigned int i, word;
+
+	for (i = 0; i < ROUNDS; i++) {
+		word = i * WORDS + WRITE;
+		if (!found(i, ADDED) || !found(i, SWAPPED) ||
+		    !check(*word_of(&setup.b_mem, word) == START + word,
+			   "round %u: it is not written", i))
+			return false;
+	}
+	return check(sum == START + ROUNDS, "the sum is %" PRIu64, sum) &&
+	       check(chain == START + ROUNDS, "the word is %" PRIu64, chain) &&
+	       check(!memcmp(setup.a_mem.addr + WRITTEN,
+			     setup.b_mem.addr + WRITTEN, 2 * LARGE),
+		     "the large messages differ");
+}
+
+/* The numbers of the requests pass 0. */
+static bool repeated(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a, b;
+	bool ok;
+
+	options.depth = 2 * REQUESTS;
+	options.reads = REQUESTS;
+	options.timeout = 14;
+	options.psn = 0xfffffb;
+	fill();
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	/* this takes what was filled there */
+	ok = exchange_empty(&a, &b, 1);
+	post_receives(&b);
+	ok = posted_while_stopped(&a) && ok;
+	ok = cq_expect_range(a.send_cq, 0, REQUESTS, IBV_WC_SUCCESS) && ok;
+	ok = received(&b) && ok && results_are_right();
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	if (argc != 3)
+		bail("how is the other machine stopped, and how does it go on?");
+	stop_command = argv[1];
+	go_command = argv[2];
+	tap_ok(repeated(), "what arrives twice is carried out once");
+	setup_close(&setup);
+	return tap_end();
+}
