@@ -24,7 +24,11 @@ import sys
 import time
 
 import frames
-import ivshmem
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../../ivshmem-server"))
+# pylint: disable=wrong-import-position
+from mic_ivshmem_server import Server
 
 SHUTDOWN_SECONDS = 240
 PR_SET_PDEATHSIG = 1
@@ -92,20 +96,14 @@ class Host:
     # the regions and their devices
 
     def serve(self, number, size):
-        server = ivshmem.Server(f"{self.sockets}/ivshmem-{number}", size)
-        self.publish(server.memory, f"region-{number}")
-        self.wait_on(server.listener, lambda _: self.device_connects(server))
+        memory = os.memfd_create("mic-region", os.MFD_CLOEXEC)
+        os.ftruncate(memory, size)
+        server = Server(f"{self.sockets}/ivshmem-{number}", memory)
+        self.publish(memory, f"region-{number}")
+        self.wait_on(server.selector, lambda _: server.dispatch())
 
     def publish(self, memory, name):
         os.symlink(f"/proc/{os.getpid()}/fd/{memory}", f"{self.sockets}/{name}")
-
-    def device_connects(self, server):
-        self.wait_on(server.accept(),
-                     lambda sock: self.device_says(server, sock))
-
-    def device_says(self, server, sock):
-        if server.readable(sock):
-            self.selector.unregister(sock)
 
     # the serial ports
 
