@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "setup.h"
+#include "srq.h"
 #include "tap.h"
 #include "text.h"
 #include "work.h"
@@ -25,6 +26,15 @@ enum { LARGE = 600 << 10, WRITTEN = 128 << 10, SENT = WRITTEN + LARGE };
 enum { MESSAGE, WRITE, READ, ADDED, SWAPPED, WORDS };
 enum { SUM = ROUNDS * WORDS, CHAIN, COUNT_OF_WORDS };
 enum { REQUESTS = ROUNDS * WORDS + 2, RECEIVES = 2 * ROUNDS };
+
+/* A connection from a, and where it is received. */
+struct ends {
+	struct endpoint *a;
+	struct endpoint *b;
+	struct ibv_srq *srq; /* NULL: b's queue */
+	struct ibv_cq *recv_cq;
+	uint32_t srq_number;
+};
 
 static struct setup setup;
 static const char *stop_command, *go_command;
@@ -72,8 +82,20 @@ static void fill(void)
 		*word_of(&setup.b_mem, i * WORDS + WRITE) = 0;
 }
 
+static void post_receive(const struct ends *ends, uint64_t id,
+			 struct ibv_sge *sge)
+{
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+
+	if (!ends->srq)
+		post_recv(ends->b, id, sge, 1);
+	else if (ibv_post_srq_recv(ends->srq, &wr, &bad))
+		bail("posting receive %" PRIu64 " fails", id);
+}
+
 /* Into one word each, and the last one of the large message. */
-static void post_receives(struct endpoint *b)
+static void post_receives(const struct ends *ends)
 {
 	struct ibv_sge sge;
 	unsigned int i;
@@ -83,33 +105,34 @@ static void post_receives(struct endpoint *b)
 				    region_sge(&setup.b_mem,
 					       offset_of(COUNT_OF_WORDS + i),
 					       WORD_BYTES);
-		post_recv(b, i, &sge, 1);
+		post_receive(ends, i, &sge);
 	}
 }
 
 /* Not by who looks at the other machine's memory before: it is stopped. */
-static void post(struct endpoint *a, struct ibv_send_wr *wr)
+static void post(const struct ends *ends, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
 
-	tap_must(!ibv_post_send(a->qp, wr, &bad), "posting %" PRIu64,
+	wr->qp_type.xrc.remote_srqn = ends->srq_number;
+	tap_must(!ibv_post_send(ends->a->qp, wr, &bad), "posting %" PRIu64,
 		 wr->wr_id);
 }
 
-static void post_large(struct endpoint *a, uint64_t id)
+static void post_large(const struct ends *ends, uint64_t id)
 {
 	struct ibv_sge sge = region_sge(&setup.a_mem, WRITTEN, LARGE);
 	struct ibv_send_wr wr = send_wr(id, IBV_WR_RDMA_WRITE, &sge, 1);
 
 	wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr + WRITTEN;
 	wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
-	post(a, &wr);
+	post(ends, &wr);
 	sge = region_sge(&setup.a_mem, SENT, LARGE);
 	wr = send_wr(id + 1, IBV_WR_SEND, &sge, 1);
-	post(a, &wr);
+	post(ends, &wr);
 }
 
-static void post_atomic(struct endpoint *a, uint64_t id,
+static void post_atomic(const struct ends *ends, uint64_t id,
 			enum ibv_wr_opcode opcode, unsigned int word,
 			unsigned int round)
 {
@@ -122,10 +145,10 @@ static void post_atomic(struct endpoint *a, uint64_t id,
 	wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
 	wr.wr.atomic.compare_add = swap ? START + round : 1;
 	wr.wr.atomic.swap = START + round + 1;
-	post(a, &wr);
+	post(ends, &wr);
 }
 
-static void post_word(struct endpoint *a, uint64_t id,
+static void post_word(const struct ends *ends, uint64_t id,
 		      enum ibv_wr_opcode opcode, unsigned int round)
 {
 	struct ibv_sge sge = region_sge(&setup.a_mem, offset_of(id),
@@ -135,18 +158,19 @@ static void post_word(struct endpoint *a, uint64_t id,
 	wr.imm_data = round;
 	wr.wr.rdma.remote_addr = setup.b_mem.rdma_addr + offset_of(id);
 	wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
-	post(a, &wr);
+	post(ends, &wr);
 }
 
-static void post_round(struct endpoint *a, unsigned int round)
+static void post_round(const struct ends *ends, unsigned int round)
 {
 	uint64_t id = (uint64_t)round * WORDS;
 
-	post_word(a, id + MESSAGE, IBV_WR_SEND_WITH_IMM, round);
-	post_word(a, id + WRITE, IBV_WR_RDMA_WRITE, round);
-	post_word(a, id + READ, IBV_WR_RDMA_READ, round);
-	post_atomic(a, id + ADDED, IBV_WR_ATOMIC_FETCH_AND_ADD, SUM, round);
-	post_atomic(a, id + SWAPPED, IBV_WR_ATOMIC_CMP_AND_SWP, CHAIN, round);
+	post_word(ends, id + MESSAGE, IBV_WR_SEND_WITH_IMM, round);
+	post_word(ends, id + WRITE, IBV_WR_RDMA_WRITE, round);
+	post_word(ends, id + READ, IBV_WR_RDMA_READ, round);
+	post_atomic(ends, id + ADDED, IBV_WR_ATOMIC_FETCH_AND_ADD, SUM, round);
+	post_atomic(ends, id + SWAPPED, IBV_WR_ATOMIC_CMP_AND_SWP, CHAIN,
+		    round);
 }
 
 /* The first one at least is sent again, or will be. */
@@ -160,7 +184,7 @@ static bool answers_are_missing(uint64_t before)
 	return check(missing() > before, "all answers are there");
 }
 
-static bool posted_while_stopped(struct endpoint *a)
+static bool posted_while_stopped(const struct ends *ends)
 {
 	uint64_t before = missing();
 	unsigned int round;
@@ -169,27 +193,27 @@ static bool posted_while_stopped(struct endpoint *a)
 	if (!run_command(stop_command))
 		return false;
 	for (round = 0; round < ROUNDS; round++)
-		post_round(a, round);
-	post_large(a, ROUNDS * WORDS);
+		post_round(ends, round);
+	post_large(ends, ROUNDS * WORDS);
 	ok = answers_are_missing(before);
 	return run_command(go_command) && ok;
 }
 
 /* Each message came once, and they came in order. */
-static bool received(struct endpoint *b)
+static bool received(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
 	unsigned int i;
 
 	for (i = 0; i < ROUNDS; i++)
-		if (!cq_success(b->recv_cq, i, &wc) ||
+		if (!cq_success(cq, i, &wc) ||
 		    !check(wc.imm_data == i, "message %u is number %u", i,
 			   wc.imm_data))
 			return false;
-	return cq_success(b->recv_cq, ROUNDS, &wc) &&
+	return cq_success(cq, ROUNDS, &wc) &&
 	       check(wc.byte_len == LARGE, "the last one has %u bytes",
 		     wc.byte_len) &&
-	       check(cq_stays_empty(b->recv_cq, 500), "one more came");
+	       check(cq_stays_empty(cq, 500), "one more came");
 }
 
 static bool found(unsigned int round, unsigned int what)
@@ -220,26 +244,66 @@ static bool results_are_right(void)
 		     "the large messages differ");
 }
 
-/* The numbers of the requests pass 0. */
-static bool repeated(void)
+static bool repeated(const struct ends *ends)
+{
+	bool ok;
+
+	post_receives(ends);
+	ok = posted_while_stopped(ends);
+	ok = cq_expect_range(ends->a->send_cq, 0, REQUESTS, IBV_WC_SUCCESS) &&
+	     ok;
+	return received(ends->recv_cq) && ok && results_are_right();
+}
+
+/* The other machine takes what was filled there. */
+static bool filled(void)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct endpoint a, b;
 	bool ok;
 
+	fill();
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	ok = exchange_empty(&a, &b, 1);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* The numbers of the requests pass 0. */
+static bool repeated_rc(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a, b;
+	struct ends ends = { .a = &a, .b = &b };
+	bool ok = filled();
+
 	options.depth = 2 * REQUESTS;
 	options.reads = REQUESTS;
 	options.timeout = 14;
-	options.psn = 0xfffffb;
-	fill();
+	options.psn = 0xfffffc;
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
-	/* this takes what was filled there */
-	ok = exchange_empty(&a, &b, 1);
-	post_receives(&b);
-	ok = posted_while_stopped(&a) && ok;
-	ok = cq_expect_range(a.send_cq, 0, REQUESTS, IBV_WC_SUCCESS) && ok;
-	ok = received(&b) && ok && results_are_right();
+	ends.recv_cq = b.recv_cq;
+	ok = repeated(&ends) && ok;
 	pair_destroy(&a, &b);
+	return ok;
+}
+
+static bool repeated_xrc(void)
+{
+	struct ends ends = {};
+	struct xrc xrc;
+	bool ok = filled();
+
+	xrc_open_domain(&xrc, &setup);
+	xrc.srq[0] = xrc_create_srq(&xrc, RECEIVES, 1);
+	xrc_connect(&xrc);
+	ends.a = &xrc.a;
+	ends.srq = xrc.srq[0];
+	ends.recv_cq = xrc.cq;
+	if (ibv_get_srq_num(ends.srq, &ends.srq_number))
+		bail("ibv_get_srq_num fails");
+	ok = repeated(&ends) && ok;
+	xrc_close(&xrc);
 	return ok;
 }
 
@@ -250,7 +314,8 @@ int main(int argc, char **argv)
 		bail("how is the other machine stopped, and how does it go on?");
 	stop_command = argv[1];
 	go_command = argv[2];
-	tap_ok(repeated(), "what arrives twice is carried out once");
+	tap_ok(repeated_rc(), "RC: what arrives twice is carried out once");
+	tap_ok(repeated_xrc(), "XRC: the same");
 	setup_close(&setup);
 	return tap_end();
 }
