@@ -282,9 +282,9 @@ def open_file(args, group):
     fd = os.open(args.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     there = os.fstat(fd).st_size
     if not there:
-        os.ftruncate(fd, args.size or 256 << 20)
         os.fchown(fd, -1, group)
         os.fchmod(fd, args.mode)
+        os.ftruncate(fd, args.size or 256 << 20)
     elif args.size and there != args.size:
         fail(f"{args.file} has {there} bytes, not {args.size}",
              "leave --size out, or remove the file when no machine has it")
@@ -331,15 +331,13 @@ def serve(args):
                     (lambda text: None) if args.quiet else
                     lambda text: print(text, flush=True))
     os.umask(old)
-    os.chown(args.socket, -1, group)
-    os.chmod(args.socket, args.mode)
-    size = os.fstat(memory).st_size >> 20
-    server.say(f"{args.socket}: a region of {size} MiB")
     try:
+        os.chown(args.socket, -1, group)
+        os.chmod(args.socket, args.mode)
+        size = os.fstat(memory).st_size >> 20
+        server.say(f"{args.socket}: a region of {size} MiB")
         while True:
             server.dispatch(None)
-    except KeyboardInterrupt:
-        pass
     finally:
         os.unlink(args.socket)
 
@@ -353,6 +351,8 @@ def main():
     signal.signal(signal.SIGTERM, end)
     try:
         serve(args)
+    except KeyboardInterrupt:
+        pass
     except KeyError:
         fail(f"there is no group {args.group}", "see getent group")
     except OSError as error:

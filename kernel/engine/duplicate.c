@@ -27,6 +27,12 @@ struct mic_results {
 	u32 psn[MIC_MAX_RD_ATOM];
 };
 
+/* Atomic writes find nothing, and a requester counts no READs for them. */
+static bool mic_dup_keeps(const struct mic_op *op)
+{
+	return mic_node_is_remote(op->src) && op->code != MIC_OP_ATOMIC_WRITE;
+}
+
 /**
  * mic_dup_is_one - whether a request was carried out before
  * @qp: queue pair of a reliable service; the caller holds &mic_resp.lock
@@ -62,7 +68,7 @@ bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 {
 	struct mic_resp *resp = &qp->resp;
 
-	if (!mic_node_is_remote(op->src))
+	if (!mic_dup_keeps(op))
 		return true;
 	if (!resp->results)
 		resp->results = kzalloc(sizeof(*resp->results), GFP_KERNEL);
@@ -77,10 +83,9 @@ bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 void mic_dup_save(struct mic_qp *qp, const struct mic_op *op)
 {
 	struct mic_results *results = qp->resp.results;
-
 	u32 at;
 
-	if (!mic_node_is_remote(op->src))
+	if (!mic_dup_keeps(op))
 		return;
 	at = results->count++ % MIC_MAX_RD_ATOM;
 	results->value[at] = op->result;

@@ -298,7 +298,8 @@ static enum mic_ack mic_resp_repeat_read(struct mic_qp *qp, struct mic_op *op)
 /* What was carried out before, but for READs, is not again. */
 static enum mic_ack mic_resp_repeat(struct mic_qp *qp, struct mic_op *op)
 {
-	mic_count(qp->dev, MIC_CNT_DUPLICATE);
+	if (op->flags & MIC_OP_LAST)
+		mic_count(qp->dev, MIC_CNT_DUPLICATE);
 	switch (op->code) {
 	case MIC_OP_READ:
 		return mic_resp_repeat_read(qp, op);
@@ -316,11 +317,13 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 
 	if (!mic_resp_accepts(qp, op))
 		return MIC_ACK_NONE;
-	if (mic_qp_is_reliable(qp) && mic_dup_is_one(qp, op))
-		return mic_resp_repeat(qp, op);
-	/* the two sides disagree on the PSN, or something did not get through */
-	if (mic_qp_is_reliable(qp) && !mic_resp_in_sequence(qp, op))
-		return MIC_ACK_NONE;
+	if (mic_qp_is_reliable(qp)) {
+		if (mic_dup_is_one(qp, op))
+			return mic_resp_repeat(qp, op);
+		/* the sides disagree on the PSN, or something is missing */
+		if (!mic_resp_in_sequence(qp, op))
+			return MIC_ACK_NONE;
+	}
 	if (!qp->comm_est && READ_ONCE(qp->state) == IB_QPS_RTR) {
 		qp->comm_est = true;
 		mic_qp_event(qp, IB_EVENT_COMM_EST);

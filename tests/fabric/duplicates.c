@@ -5,7 +5,6 @@
  * STOP keeps it from answering, and CONTINUE lets it go on.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
@@ -39,19 +38,10 @@ struct ends {
 static struct setup setup;
 static const char *stop_command, *go_command;
 
-static bool run_command(const char *command)
-{
-	return check(!system(command), "'%s' fails", command);
-}
-
 /* Answers that did not come within the time for that. */
 static uint64_t missing(void)
 {
-	char *text = text_of_command("ethtool -S micnet0");
-	uint64_t count = number_after(text, "answers_missing:");
-
-	free(text);
-	return count;
+	return ethtool_counter("answers_missing:");
 }
 
 static size_t offset_of(unsigned int word)
@@ -190,13 +180,13 @@ static bool posted_while_stopped(const struct ends *ends)
 	unsigned int round;
 	bool ok;
 
-	if (!run_command(stop_command))
+	if (!command_runs("%s", stop_command))
 		return false;
 	for (round = 0; round < ROUNDS; round++)
 		post_round(ends, round);
 	post_large(ends, ROUNDS * WORDS);
 	ok = answers_are_missing(before);
-	return run_command(go_command) && ok;
+	return command_runs("%s", go_command) && ok;
 }
 
 /* Each message came once, and they came in order. */

@@ -66,6 +66,7 @@ struct forgery {
 
 #define READ "code=2 bytes=0 "
 #define ADD "code=4 bytes=0 length=8 seg_len=8 compare_add=1 "
+#define PUT "code=5 bytes=8 length=8 seg_len=8 "
 #define MAP "code=6 bytes=0 length=0 seg_len=0 compare_add=4096 swap=6 "
 #define SEND "code=0 "
 #define SIZE(n) "length=" #n " seg_len=" #n " bytes=" #n " "
@@ -160,6 +161,12 @@ static const struct forgery forgeries[] = {
 	  .again = true },
 	{ FORGERY("the last one", OPEN, 10 * WORD, ADD "psn=102", OK FOUND(7)),
 	  .again = true, .writes = 8 },
+	{ FORGERY("an atomic write", OPEN, 11 * WORD, PUT, OK), .writes = 8 },
+	{ FORGERY("the same number again", OPEN, PAGE(2), PUT, OK),
+	  .again = true },
+	/* it has found nothing that would be kept */
+	{ FORGERY("as another atomic", OPEN, PAGE(2), ADD, NOTHING),
+	  .again = true },
 	{ FORGERY("a SEND", OPEN, 0, SEND, OK), .receive = true,
 	  .writes = WORD },
 	{ FORGERY("the same number again", OPEN, 0, SEND, OK), .again = true },

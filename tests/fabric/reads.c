@@ -97,19 +97,10 @@ static const struct queue queues[] = {
 	  true },
 };
 
-static bool run_command(const char *command)
-{
-	return check(!system(command), "'%s' fails", command);
-}
-
 /* Requests that this machine has sent to others since it is there. */
 static uint64_t requests_sent(void)
 {
-	char *text = text_of_command("ethtool -S micnet0");
-	uint64_t count = number_after(text, "requests_sent:");
-
-	free(text);
-	return count;
+	return ethtool_counter("requests_sent:");
 }
 
 static uint64_t in_flight(const struct endpoint *ep)
@@ -223,10 +214,10 @@ static bool stopped(struct endpoint *a, const struct queue *queue)
 	uint64_t before = requests_sent();
 	bool ok;
 
-	if (!run_command(stop_command))
+	if (!command_runs("%s", stop_command))
 		return false;
 	ok = post_all(a, queue) && have_left(a, before, queue);
-	return run_command(go_command) && ok;
+	return command_runs("%s", go_command) && ok;
 }
 
 static bool run_queue(const struct queue *queue)

@@ -125,6 +125,15 @@ uint64_t number_after(const char *line, const char *name)
 	return strtoull(word, NULL, 0);
 }
 
+uint64_t ethtool_counter(const char *name)
+{
+	char *text = text_of_command("ethtool -S micnet0");
+	uint64_t count = number_after(text, name);
+
+	free(text);
+	return count;
+}
+
 bool word_is(const char *line, const char *name, const char *expected)
 {
 	char word[WORD_BYTES] = "missing";

@@ -32,6 +32,9 @@ bool word_after(const char *line, const char *name, char *word, int size);
 /* The number after the word @name, UINT64_MAX if there is none. */
 uint64_t number_after(const char *line, const char *name);
 
+/* What micnet0 says of itself, @name with its colon. */
+uint64_t ethtool_counter(const char *name);
+
 /* Is the word after @name @expected? If not, with a remark. */
 bool word_is(const char *line, const char *name, const char *expected);
 bool number_is(const char *line, const char *name, uint64_t expected);
