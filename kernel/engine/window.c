@@ -19,6 +19,7 @@
 #include "../verbs/dev.h"
 #include "busy.h"
 #include "engine.h"
+#include "reply.h"
 #include "trace.h"
 
 /* It is on its way no more; whoever takes it from the spare ones is yet to come. */
@@ -41,8 +42,16 @@ static void mic_flight_done(struct mic_op *op, enum mic_ack ack)
 	struct mic_qp *qp = flight->qp;
 
 	flight->ack = ack;
+	atomic_dec(&qp->req.unanswered);
 	mic_answer(&flight->answered);
 	mic_qp_answered(qp);
+	mic_qp_put(qp);
+}
+
+/* Nor is there going to be an answer. */
+static void mic_flight_cancelled(struct mic_qp *qp)
+{
+	atomic_dec(&qp->req.unanswered);
 	mic_qp_put(qp);
 }
 
@@ -203,11 +212,14 @@ bool mic_window_submit(struct mic_qp *qp, struct mic_node *node)
 	}
 	mic_cq_set_remote(qp->send_cq);
 	refcount_inc(&qp->ref);
+	mic_reply_note(qp);
+	atomic_inc(&req->unanswered);
 	ack = mic_node_submit(node, &flight->op);
 	req->held = ack != MIC_ACK_PENDING;
 	if (ack != MIC_ACK_PENDING && ack != MIC_ACK_AGAIN) {
 		flight->ack = ack;
 		flight->answered = true;
+		atomic_dec(&req->unanswered);
 		mic_qp_put(qp);
 	}
 
@@ -352,7 +364,7 @@ void mic_window_cancel(struct mic_qp *qp)
 		if (mic_flight_has_answer(flight))
 			;
 		else if (mic_node_cancel(req->node, &flight->op))
-			mic_qp_put(qp);
+			mic_flight_cancelled(qp);
 		else
 			wait_var_event(&flight->answered,
 				       mic_flight_has_answer(flight));

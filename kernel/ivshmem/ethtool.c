@@ -26,6 +26,8 @@ static const char mic_stat_names[MIC_PATH_STATS][ETH_GSTRING_LEN] = {
 	[MIC_STAT_SLEEP] = "sleeps",
 	[MIC_STAT_RING] = "doorbells",
 	[MIC_STAT_POLLED] = "records_polled",
+	[MIC_STAT_DELAYED] = "answers_delayed",
+	[MIC_STAT_OVERDUE] = "answers_overdue",
 };
 
 /* The registers and the header are what they were. */

@@ -7,6 +7,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/completion.h>
+#include <linux/hrtimer.h>
 #include <linux/ktime.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
@@ -165,6 +166,8 @@ enum mic_path_stat {
 	MIC_STAT_SLEEP,			/* times that the thread went to sleep */
 	MIC_STAT_RING,			/* interrupts raised */
 	MIC_STAT_POLLED,		/* records that programs took which poll */
+	MIC_STAT_DELAYED,		/* answers that waited for a request */
+	MIC_STAT_OVERDUE,		/* of these, in vain */
 	MIC_PATH_STATS
 };
 
@@ -278,6 +281,12 @@ struct mic_range {
  * @served: the request that is carried out
  * @group_ack: answer to the records that will have one answer
  * @group_rnr: when to try again, if that is RNR
+ * @answer_lock: protects what follows, and the index published of the lane of responses
+ * @answers: that index, when none waits any more
+ * @delayed: there are some that wait for a request to go with; read anywhere
+ * @delayed_until: no longer than that
+ * @delay_timed: the timer runs
+ * @delay_timer: sees to that
  * @expire: when to look for what is overdue, in jiffies
  * @stuck: there has been no room in the request lane for long; under @tx_mutex
  * @net_stopped: the queue of the interface waits for room
@@ -361,6 +370,12 @@ struct mic_path {
 	struct mic_served served;
 	u8 group_ack;
 	u8 group_rnr;
+	spinlock_t answer_lock;
+	u32 answers;
+	bool delayed;
+	ktime_t delayed_until;
+	bool delay_timed;
+	struct hrtimer delay_timer;
 	unsigned long expire;
 	bool stuck;
 	bool net_stopped;
@@ -507,6 +522,13 @@ void mic_remote_room(struct mic_path *path);
 void mic_remote_expire(struct mic_path *path);
 void mic_remote_fail(struct mic_path *path);
 int mic_remote_ping(struct mic_path *path);
+
+/* answer.c: what it is answered */
+void mic_answer_init(struct mic_path *path);
+void mic_answer_exit(struct mic_path *path);
+void mic_answer_commit(struct mic_path *path, u32 bytes, bool wait);
+void mic_answer_flush(struct mic_path *path);
+void mic_answer_forget(struct mic_path *path);
 
 /* serve.c: what the other node asks for */
 int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,

@@ -48,7 +48,8 @@ int mic_lane_room(const struct mic_lane_tx *lane, u32 bytes)
  * @lane: lane in which mic_lane_room() has found room
  * @bytes: size of the record
  *
- * Return: its memory; mic_lane_commit() makes it visible.
+ * Return: its memory; mic_lane_commit() makes it visible, or mic_lane_append() and
+ * mic_lane_publish().
  */
 void *mic_lane_reserve(struct mic_lane_tx *lane, u32 bytes)
 {
@@ -65,15 +66,36 @@ void *mic_lane_reserve(struct mic_lane_tx *lane, u32 bytes)
 }
 
 /**
+ * mic_lane_append - the record is complete, but not visible yet
+ * @lane: lane
+ * @bytes: its size
+ */
+void mic_lane_append(struct mic_lane_tx *lane, u32 bytes)
+{
+	lane->head += bytes;
+}
+
+/**
+ * mic_lane_publish - make records visible
+ * @lane: lane
+ * @head: &mic_lane_tx.head behind the last of them; the caller sees to it that none
+ *	is taken back
+ */
+void mic_lane_publish(struct mic_lane_tx *lane, u32 head)
+{
+	/* the records before their index */
+	smp_store_release(lane->prod, head);
+}
+
+/**
  * mic_lane_commit - the record is complete
  * @lane: lane
  * @bytes: its size
  */
 void mic_lane_commit(struct mic_lane_tx *lane, u32 bytes)
 {
-	lane->head += bytes;
-	/* the record before its index */
-	smp_store_release(lane->prod, lane->head);
+	mic_lane_append(lane, bytes);
+	mic_lane_publish(lane, lane->head);
 }
 
 /**

@@ -55,6 +55,8 @@ static inline u32 mic_rec_size(u32 hdr, u32 payload)
 void mic_lane_tx_reset(struct mic_lane_tx *lane);
 int mic_lane_room(const struct mic_lane_tx *lane, u32 bytes);
 void *mic_lane_reserve(struct mic_lane_tx *lane, u32 bytes);
+void mic_lane_append(struct mic_lane_tx *lane, u32 bytes);
+void mic_lane_publish(struct mic_lane_tx *lane, u32 head);
 void mic_lane_commit(struct mic_lane_tx *lane, u32 bytes);
 
 void mic_lane_rx_reset(struct mic_lane_rx *lane);

@@ -236,6 +236,7 @@ static void mic_path_go_up(struct mic_path *path)
 void mic_path_go_down(struct mic_path *path)
 {
 	mic_path_set_up(path, false);
+	mic_answer_forget(path);
 	mic_path_drop_gids(path);
 	mic_mcast_leave_all(path->node);
 	mic_node_leave(path->node);
@@ -428,6 +429,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 	INIT_LIST_HEAD(&path->waiters);
 	init_waitqueue_head(&path->copied);
 	init_completion(&path->pong);
+	mic_answer_init(path);
 	mic_path_init_lanes(path);
 	err = mic_share_init(path);
 	if (err) {
@@ -454,6 +456,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 void mic_path_destroy(struct mic_path *path)
 {
 	kthread_stop(path->task);
+	mic_answer_exit(path);
 	/* who takes an aperture away has to find what is mapped of it */
 	mic_share_exit(path);
 	mic_aperture_del_path(path);

@@ -157,6 +157,7 @@ static void mic_remote_write(struct mic_path *path, const struct mic_op *op,
 	if (payload)
 		mic_remote_copy(at + sizeof(req), op, chunk->off, payload);
 	mic_lane_commit(lane, req.rec.size);
+	mic_answer_flush(path);
 	mic_path_ring(path);
 }
 

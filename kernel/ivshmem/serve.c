@@ -245,8 +245,8 @@ static void mic_serve_answer(struct mic_path *path,
 	if (!data && !(served->flags & MIC_REC_LAST))
 		return;
 	memcpy(at, &resp, sizeof(resp));
-	mic_lane_commit(&path->tx[MIC_LANE_RESPONSE], resp.rec.size);
-	mic_path_ring(path);
+	mic_answer_commit(path, resp.rec.size,
+			  op->reply_likely && !path->group_ack);
 }
 
 static void mic_serve_run(struct mic_path *path, struct mic_served *served)
@@ -278,8 +278,7 @@ static int mic_serve_ping(struct mic_path *path, u32 tag)
 	if (room <= 0)
 		return room;
 	memcpy(mic_lane_reserve(lane, rec.size), &rec, sizeof(rec));
-	mic_lane_commit(lane, rec.size);
-	mic_path_ring(path);
+	mic_answer_commit(path, rec.size, false);
 	return 1;
 }
 

@@ -111,6 +111,7 @@ enum mic_req_flags {
  * @spare: room for more of them, as many as there have been at once
  * @nflight: how many are on their way
  * @flying: bytes that these are to move
+ * @unanswered: how many of these have no answer yet; read anywhere
  * @nreads: requests on their way, or begun, that bring something back
  * @ahead: requests that have left whole, but have no answer; the current one is
  *	that far from the ring's head
@@ -142,6 +143,7 @@ struct mic_req {
 	struct list_head flights;
 	struct list_head spare;
 	u32 nflight;
+	atomic_t unanswered;
 	u32 flying;
 	u32 nreads;
 	u32 ahead;
@@ -184,6 +186,9 @@ struct mic_req {
  * @refused_psn: its PSN
  * @refused_next: PSN of the message after it
  * @offset: how much of that message has arrived
+ * @written: local_clock() when a WRITE of another machine was carried out after which
+ *	nothing was sent yet, or 0; read and written anywhere
+ * @replies: how likely it is that one is replied to at once; likewise
  * @post_lock: kernel consumers: serialises posting
  */
 struct mic_resp {
@@ -201,6 +206,8 @@ struct mic_resp {
 	u32 refused_next;
 	u32 offset;
 	u32 xrc_srqn;
+	u64 written;
+	u8 replies;
 	spinlock_t post_lock;
 };
 

@@ -114,6 +114,8 @@ struct mic_addr {
  * @result: atomics, out: the value before the operation
  * @copies: multicast, out: QPs of this kernel and other nodes it was handed to
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
+ * @reply_likely: out: a request to the node that asked is likely to follow at once
+ *	(WRITE). The answer may wait for it
  * @data: the requester's memory, one byte for each of the message: source of
  *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
  *	only
@@ -149,6 +151,7 @@ struct mic_op {
 	u32 ex;
 	u32 qkey;
 	u16 pkey_index;
+	bool reply_likely;
 	u32 copies;
 	const struct mic_addr *addr;
 	u64 compare_add;
