@@ -208,6 +208,31 @@ def exports(without):
                   waiter(without, "mkey", "mkey_waiting")], nobody_sleeps)
 
 
+def reply(without):
+    """mic_answer_commit_later() and mic_answer_flush(): an answer that waits for the
+    next request to go with, which leaves meanwhile. Only a timer tells it otherwise."""
+    receiver = Actor(without)
+    receiver.store("delayed", 1)
+    receiver.fence("receiver's barrier")
+    if "look at the requests" not in without:
+        receiver.load("request", "request")
+        receiver.jump("end", lambda r: not r["request"])
+        receiver.store("answer", 1)
+    receiver.label("end")
+
+    sender = Actor(without)
+    sender.store("request", 1)
+    sender.fence("sender's barrier")
+    sender.load("delayed", "delayed")
+    sender.jump("end", lambda r: not r["delayed"])
+    sender.store("answer", 1)
+    sender.label("end")
+
+    def promise(memory, _):
+        return None if memory["answer"] else "the answer waits in vain"
+    return Place(("delayed", "request", "answer"), [receiver, sender], promise)
+
+
 # --- keys and windows ----------------------------------------------------------
 
 def key(without):
@@ -299,6 +324,8 @@ PLACES = (
      ("barrier before the wake-up", "second look")),
     ("windows given back by another machine, and who waits for the last", exports,
      ("barrier before the wake-ups", "other wake-up", "second look")),
+    ("an answer that waits for a request, and the request", reply,
+     ("receiver's barrier", "sender's barrier", "look at the requests")),
     ("a key in use and its revocation", key,
      ("user's barrier", "owner's barrier")),
     ("a window granted while its queue pair fails", window,

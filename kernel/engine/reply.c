@@ -8,43 +8,52 @@
  * with the reply (IBA 9.7.5.1.2 leaves it to the responder when it acknowledges):
  * the other side polls until that is there, and nobody is interrupted.
  *
- * What is likely the queue pair has shown: each WRITE that was followed by a request of
- * this side at once counts for it, and each other one more against it. Most does one
- * that comes while requests of this side wait for answers: both sides write as they
- * like then, and delays would only make them take turns.
+ * What is likely the queue pair has shown. A WRITE that is followed by a request of
+ * this side, soon enough for an acknowledgment to wait for it, counts one for it. One
+ * that is followed by another request of that side counts as many against it as there
+ * are: who asks for more has not waited for a reply, but perhaps for the
+ * acknowledgment. So does half of them a reply that is too late, or a WRITE that comes
+ * while requests of this side wait for answers: both sides write as they like then, and
+ * delays would only make them take turns. (Now and then one looks like it because its
+ * acknowledgment is on its way.)
  */
 #include <linux/minmax.h>
 #include <linux/sched/clock.h>
-#include <linux/time64.h>
 
 #include <mic/fabric.h>
 
 #include "../verbs/qp.h"
 #include "reply.h"
 
-/* What comes later than that is no reply. */
-#define MIC_REPLY_NS		(200 * NSEC_PER_USEC)
-
 /* A reply is likely when so many have come, less what others count. */
 #define MIC_REPLY_LIKELY	4
 #define MIC_REPLY_MAX		16
 
-/* A late one, none, and a WRITE while answers are waited for. */
-#define MIC_REPLY_LATE		1
-#define MIC_REPLY_NONE		4
-#define MIC_REPLY_BOTH		MIC_REPLY_MAX
-
-static void mic_reply_missed(struct mic_resp *resp, u8 count)
+static void mic_reply_halve(struct mic_resp *resp)
 {
-	u8 replies = READ_ONCE(resp->replies);
+	WRITE_ONCE(resp->replies, READ_ONCE(resp->replies) / 2);
+}
 
-	WRITE_ONCE(resp->replies, replies - min(replies, count));
+/* Nothing has been sent since the last WRITE. */
+static void mic_reply_missed(struct mic_resp *resp)
+{
+	if (!READ_ONCE(resp->reply_by))
+		return;
+	WRITE_ONCE(resp->reply_by, 0);
+	WRITE_ONCE(resp->replies, 0);
+}
+
+/* Does nothing but the memory tell that it was there? */
+static bool mic_reply_is_possible(const struct mic_op *op)
+{
+	return op->reply_ns && op->code == MIC_OP_WRITE &&
+	       op->service == IB_QPT_RC && !(op->flags & MIC_OP_IMM);
 }
 
 /**
- * mic_reply_expect - a WRITE of another machine was carried out
+ * mic_reply_expect - a request of another machine was carried out
  * @qp: queue pair that it came to; the caller holds &mic_resp.lock
- * @op: the WRITE's last segment; if it is likely to be replied to, says so
+ * @op: the request's last segment; if it is likely to be replied to, says so
  *
  * Context: process context.
  */
@@ -52,11 +61,12 @@ void mic_reply_expect(struct mic_qp *qp, struct mic_op *op)
 {
 	struct mic_resp *resp = &qp->resp;
 
+	mic_reply_missed(resp);
+	if (!mic_reply_is_possible(op))
+		return;
 	if (atomic_read(&qp->req.unanswered))
-		mic_reply_missed(resp, MIC_REPLY_BOTH);
-	else if (READ_ONCE(resp->written))
-		mic_reply_missed(resp, MIC_REPLY_NONE);
-	WRITE_ONCE(resp->written, local_clock() ?: 1);
+		mic_reply_halve(resp);
+	WRITE_ONCE(resp->reply_by, (local_clock() + op->reply_ns) ?: 1);
 	op->reply_likely = READ_ONCE(resp->replies) >= MIC_REPLY_LIKELY;
 }
 
@@ -70,14 +80,24 @@ void mic_reply_expect(struct mic_qp *qp, struct mic_op *op)
 void mic_reply_note(struct mic_qp *qp)
 {
 	struct mic_resp *resp = &qp->resp;
-	u64 written = READ_ONCE(resp->written);
-	u8 replies = READ_ONCE(resp->replies);
+	u64 by = READ_ONCE(resp->reply_by);
 
-	if (!written)
+	if (!by)
 		return;
-	WRITE_ONCE(resp->written, 0);
-	if ((s64)(local_clock() - written) > (s64)MIC_REPLY_NS)
-		mic_reply_missed(resp, MIC_REPLY_LATE);
-	else if (replies < MIC_REPLY_MAX)
-		WRITE_ONCE(resp->replies, replies + 1);
+	WRITE_ONCE(resp->reply_by, 0);
+	if ((s64)(local_clock() - by) > 0)
+		mic_reply_halve(resp);
+	else
+		WRITE_ONCE(resp->replies, min(READ_ONCE(resp->replies) + 1,
+					      MIC_REPLY_MAX));
+}
+
+/**
+ * mic_reply_forget - a queue pair has shown nothing yet
+ * @qp: queue pair; the caller holds its locks
+ */
+void mic_reply_forget(struct mic_qp *qp)
+{
+	qp->resp.reply_by = 0;
+	qp->resp.replies = 0;
 }

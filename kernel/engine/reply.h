@@ -7,5 +7,6 @@ struct mic_qp;
 
 void mic_reply_expect(struct mic_qp *qp, struct mic_op *op);
 void mic_reply_note(struct mic_qp *qp);
+void mic_reply_forget(struct mic_qp *qp);
 
 #endif /* MIC_REPLY_H */

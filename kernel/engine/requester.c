@@ -395,6 +395,7 @@ static bool mic_req_next(struct mic_qp *qp, struct mic_budget *budget)
 		mic_qp_error(qp);
 		return false;
 	}
+	req->posted = n;
 	if (n <= req->ahead)
 		return false;
 	mic_req_fetch(req);
@@ -428,8 +429,9 @@ static bool mic_req_sleep(struct mic_qp *qp)
 }
 
 /*
- * Answers are awaited, and all that was posted is on its way. While that is little, who
- * posts more is asked to ring; later it goes with the answers, many at a time.
+ * Answers are awaited. If all that was posted is on its way, and that is little, who
+ * posts more is asked to ring; later it goes with the answers, many at a time. So does
+ * what is not let behind those on their way.
  */
 static bool mic_req_wait(struct mic_qp *qp)
 {
@@ -437,11 +439,11 @@ static bool mic_req_wait(struct mic_qp *qp)
 
 	if (READ_ONCE(req->polled) || req->nflight >= MIC_FLIGHTS_RING ||
 	    READ_ONCE(qp->state) != IB_QPS_RTS || req->broken ||
-	    mic_ring_pending(&req->ring) != req->ahead)
+	    req->posted > req->ahead)
 		return true;
 	WRITE_ONCE(req->ring.ctl->need_kick, MIC_KICK_MORE);
 	smp_mb();	/* as above */
-	if (mic_ring_pending(&req->ring) == req->ahead)
+	if (mic_ring_pending(&req->ring) <= (int)req->ahead)
 		return true;
 	WRITE_ONCE(req->ring.ctl->need_kick, 0);
 	return false;
@@ -510,11 +512,12 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 		if (req->nflight) {
 			if (mic_req_wait(qp))
 				return MIC_RUN_WAIT;
-			continue;
+		} else {
+			mic_req_drained(qp);
+			if (mic_req_sleep(qp))
+				return MIC_RUN_IDLE;
 		}
-		mic_req_drained(qp);
-		if (mic_req_sleep(qp))
-			return MIC_RUN_IDLE;
+		budget->wqes--;	/* looking again is work, too */
 	}
 	return MIC_RUN_MORE;
 }

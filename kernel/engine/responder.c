@@ -312,13 +312,6 @@ static enum mic_ack mic_resp_repeat(struct mic_qp *qp, struct mic_op *op)
 	}
 }
 
-/* Does nothing but the memory tell that it was there? */
-static bool mic_resp_is_looked_for(const struct mic_op *op)
-{
-	return op->code == MIC_OP_WRITE && op->service == IB_QPT_RC &&
-	       !(op->flags & MIC_OP_IMM) && mic_node_is_remote(op->src);
-}
-
 static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
@@ -345,7 +338,7 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 		mic_dup_note(qp, op);
 		qp->resp.epsn = (op->psn + op->npsn) & 0xffffff;
 		qp->resp.offset = 0;
-		if (mic_resp_is_looked_for(op))
+		if (mic_node_is_remote(op->src))
 			mic_reply_expect(qp, op);
 	}
 	return ack;

@@ -7,13 +7,19 @@
  * and nobody waits for another's copy to end.
  */
 #include <linux/hrtimer.h>
+#include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 
 #include "../verbs/dev.h"
 #include "engine.h"
 
+/*
+ * Nothing in here waits for storage to give memory back: that may be storage on the
+ * other side of a queue pair whose locks are held.
+ */
 static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 {
+	unsigned int noio = memalloc_noio_save();
 	enum mic_run run;
 
 	mic_count(qp->dev, MIC_CNT_RUN);
@@ -23,6 +29,7 @@ static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 		run = MIC_RUN_MORE;
 	if (run == MIC_RUN_MORE)
 		mic_count(qp->dev, MIC_CNT_BUDGET);
+	memalloc_noio_restore(noio);
 	return run;
 }
 

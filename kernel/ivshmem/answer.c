@@ -30,6 +30,17 @@ static const struct kernel_param_ops mic_ack_delay_us_ops = {
 module_param_cb(ack_delay_us, &mic_ack_delay_us_ops, &mic_ack_delay_us, 0644);
 MODULE_PARM_DESC(ack_delay_us, "Microseconds that the acknowledgment of a WRITE waits for a reply that is likely; 0: not at all");
 
+/**
+ * mic_answer_delay_ns - for how long an answer may wait
+ *
+ * Context: any.
+ * Return: nanoseconds, 0: not at all.
+ */
+u64 mic_answer_delay_ns(void)
+{
+	return (u64)READ_ONCE(mic_ack_delay_us) * NSEC_PER_USEC;
+}
+
 static void mic_answer_publish(struct mic_path *path)
 {
 	lockdep_assert_held(&path->answer_lock);
@@ -37,48 +48,64 @@ static void mic_answer_publish(struct mic_path *path)
 	mic_lane_publish(&path->tx[MIC_LANE_RESPONSE], path->answers);
 }
 
-/*
- * Behind others that wait it does so no longer than they do. The timer is left to
- * run: it is wanted again soon, and looks for how long.
- */
-static void mic_answer_delay(struct mic_path *path, u64 ns)
-{
-	lockdep_assert_held(&path->answer_lock);
-	path->stat[MIC_STAT_DELAYED]++;
-	if (path->delayed)
-		return;
-	WRITE_ONCE(path->delayed, true);
-	path->delayed_until = ktime_add_ns(ktime_get(), ns);
-	if (path->delay_timed)
-		return;
-	path->delay_timed = true;
-	hrtimer_start(&path->delay_timer, path->delayed_until,
-		      HRTIMER_MODE_ABS_SOFT);
-}
-
 /**
  * mic_answer_commit - an answer is complete
  * @path: path
  * @bytes: size of the record in the lane
- * @wait: it may wait for a request to go with
  *
  * Context: process context, &mic_path.rx_mutex held.
  */
-void mic_answer_commit(struct mic_path *path, u32 bytes, bool wait)
+void mic_answer_commit(struct mic_path *path, u32 bytes)
 {
-	u64 ns = (u64)READ_ONCE(mic_ack_delay_us) * NSEC_PER_USEC;
 	struct mic_lane_tx *lane = &path->tx[MIC_LANE_RESPONSE];
 
 	mic_lane_append(lane, bytes);
-	wait = wait && ns;
 	spin_lock_bh(&path->answer_lock);
 	path->answers = lane->head;
-	if (wait)
-		mic_answer_delay(path, ns);
-	else
+	mic_answer_publish(path);
+	spin_unlock_bh(&path->answer_lock);
+	mic_path_ring(path);
+}
+
+/* Behind others that wait it does so no longer than they do. */
+static void mic_answer_wait(struct mic_path *path, u64 ns)
+{
+	lockdep_assert_held(&path->answer_lock);
+	path->stat[MIC_STAT_DELAYED]++;
+	if (!path->delayed)
+		path->delayed_until = ktime_add_ns(ktime_get(), ns);
+	WRITE_ONCE(path->delayed, true);
+	/* if it runs on from the last time it looks for how long */
+	if (!hrtimer_is_queued(&path->delay_timer))
+		hrtimer_start(&path->delay_timer, path->delayed_until,
+			      HRTIMER_MODE_ABS_SOFT);
+}
+
+/**
+ * mic_answer_commit_later - an answer is complete, and may wait for a request
+ * @path: path
+ * @bytes: size of the record in the lane
+ * @ns: for how long, not 0
+ * @sent: &mic_lane_tx.head of the lane of requests when what it answers was not
+ *	carried out yet: if it is another one now, the answer has nothing to wait for
+ *
+ * Context: process context, &mic_path.rx_mutex held.
+ */
+void mic_answer_commit_later(struct mic_path *path, u32 bytes, u64 ns, u32 sent)
+{
+	struct mic_lane_tx *lane = &path->tx[MIC_LANE_RESPONSE];
+	bool waits;
+
+	mic_lane_append(lane, bytes);
+	spin_lock_bh(&path->answer_lock);
+	path->answers = lane->head;
+	mic_answer_wait(path, ns);
+	smp_mb();	/* that it waits, then the look; pairs with mic_answer_flush() */
+	waits = READ_ONCE(path->tx[MIC_LANE_REQUEST].head) == sent;
+	if (!waits)
 		mic_answer_publish(path);
 	spin_unlock_bh(&path->answer_lock);
-	if (!wait)
+	if (!waits)
 		mic_path_ring(path);
 }
 
@@ -90,6 +117,7 @@ void mic_answer_commit(struct mic_path *path, u32 bytes, bool wait)
  */
 void mic_answer_flush(struct mic_path *path)
 {
+	smp_mb();	/* the request, then the look */
 	if (!READ_ONCE(path->delayed))
 		return;
 	spin_lock_bh(&path->answer_lock);
@@ -113,21 +141,10 @@ void mic_answer_forget(struct mic_path *path)
 	spin_unlock_bh(&path->answer_lock);
 }
 
-/* No request has come. Return: whether something was published. */
-static bool mic_answer_overdue(struct mic_path *path)
-{
-	path->delay_timed = false;
-	if (!path->delayed)
-		return false;
-	if (!mic_path_may_send(path)) {
-		WRITE_ONCE(path->delayed, false);
-		return false;
-	}
-	path->stat[MIC_STAT_OVERDUE]++;
-	mic_answer_publish(path);
-	return true;
-}
-
+/*
+ * No request has come. Where nothing may be published now the answer waits on, for the
+ * next one.
+ */
 static enum hrtimer_restart mic_answer_timeout(struct hrtimer *timer)
 {
 	struct mic_path *path = container_of(timer, struct mic_path,
@@ -136,10 +153,13 @@ static enum hrtimer_restart mic_answer_timeout(struct hrtimer *timer)
 
 	spin_lock(&path->answer_lock);
 	again = path->delayed && ktime_before(ktime_get(), path->delayed_until);
-	if (again)
+	if (again) {
 		hrtimer_set_expires(timer, path->delayed_until);
-	else
-		published = mic_answer_overdue(path);
+	} else if (path->delayed && mic_path_may_send(path)) {
+		path->stat[MIC_STAT_OVERDUE]++;
+		mic_answer_publish(path);
+		published = true;
+	}
 	spin_unlock(&path->answer_lock);
 	if (published)
 		mic_path_ring(path);

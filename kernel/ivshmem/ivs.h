@@ -184,6 +184,7 @@ enum mic_path_stat {
  * @payload: bytes that came with it
  * @tag: to be returned
  * @flags: enum mic_rec_flags
+ * @sent: how far the lane of requests was filled before
  */
 struct mic_served {
 	struct mic_op op;
@@ -197,6 +198,7 @@ struct mic_served {
 	u32 payload;
 	u32 tag;
 	u8 flags;
+	u32 sent;
 };
 
 /**
@@ -285,7 +287,6 @@ struct mic_range {
  * @answers: that index, when none waits any more
  * @delayed: there are some that wait for a request to go with; read anywhere
  * @delayed_until: no longer than that
- * @delay_timed: the timer runs
  * @delay_timer: sees to that
  * @expire: when to look for what is overdue, in jiffies
  * @stuck: there has been no room in the request lane for long; under @tx_mutex
@@ -374,7 +375,6 @@ struct mic_path {
 	u32 answers;
 	bool delayed;
 	ktime_t delayed_until;
-	bool delay_timed;
 	struct hrtimer delay_timer;
 	unsigned long expire;
 	bool stuck;
@@ -526,7 +526,9 @@ int mic_remote_ping(struct mic_path *path);
 /* answer.c: what it is answered */
 void mic_answer_init(struct mic_path *path);
 void mic_answer_exit(struct mic_path *path);
-void mic_answer_commit(struct mic_path *path, u32 bytes, bool wait);
+u64 mic_answer_delay_ns(void);
+void mic_answer_commit(struct mic_path *path, u32 bytes);
+void mic_answer_commit_later(struct mic_path *path, u32 bytes, u64 ns, u32 sent);
 void mic_answer_flush(struct mic_path *path);
 void mic_answer_forget(struct mic_path *path);
 

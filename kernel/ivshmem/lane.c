@@ -72,7 +72,7 @@ void *mic_lane_reserve(struct mic_lane_tx *lane, u32 bytes)
  */
 void mic_lane_append(struct mic_lane_tx *lane, u32 bytes)
 {
-	lane->head += bytes;
+	WRITE_ONCE(lane->head, lane->head + bytes);
 }
 
 /**

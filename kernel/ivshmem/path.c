@@ -58,8 +58,9 @@ void mic_path_ring(struct mic_path *path)
 	need_kick = READ_ONCE(path->tx_ch->need_kick);
 	if (!need_kick || need_kick == READ_ONCE(path->rung))
 		return;
-	WRITE_ONCE(path->rung, need_kick);
+	/* rung first: who finds the note relies on it */
 	mic_path_ring_always(path);
+	WRITE_ONCE(path->rung, need_kick);
 }
 
 /**

@@ -21,6 +21,7 @@
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/stat.h>
 
 #include "ivs.h"
@@ -166,6 +167,22 @@ static bool mic_path_has_news(struct mic_path *path)
 	       (READ_ONCE(path->up) && mic_path_has_records(path));
 }
 
+/*
+ * Who receives waits for no storage to give memory back: it may be what the other node
+ * has, and nobody else receives its answer.
+ */
+static unsigned int mic_path_lock(struct mic_path *path)
+{
+	mutex_lock(&path->rx_mutex);
+	return memalloc_noio_save();
+}
+
+static void mic_path_unlock(struct mic_path *path, unsigned int noio)
+{
+	memalloc_noio_restore(noio);
+	mutex_unlock(&path->rx_mutex);
+}
+
 /**
  * mic_path_poll - receive on behalf of a program that polls
  * @node: node of a path
@@ -178,10 +195,12 @@ static bool mic_path_has_news(struct mic_path *path)
 int mic_path_poll(struct mic_node *node)
 {
 	struct mic_path *path = node->priv;
+	unsigned int noio;
 	int done = 0;
 
 	if (!mutex_trylock(&path->rx_mutex))
 		return 0;
+	noio = memalloc_noio_save();
 	WRITE_ONCE(path->polls, path->polls + 1);
 	if (mic_path_has_control_news(path)) {
 		mic_path_wake(path);
@@ -192,7 +211,7 @@ int mic_path_poll(struct mic_node *node)
 		done = mic_path_receive(path, MIC_PATH_POLL_BATCH);
 		path->stat[MIC_STAT_POLLED] += done;
 	}
-	mutex_unlock(&path->rx_mutex);
+	mic_path_unlock(path, noio);
 	return done;
 }
 
@@ -319,9 +338,9 @@ static void mic_path_wait(struct mic_path *path, bool busy)
 /* Look once at everything. Return: whether there were records. */
 static bool mic_path_turn(struct mic_path *path)
 {
+	unsigned int noio = mic_path_lock(path);
 	bool any = false;
 
-	mutex_lock(&path->rx_mutex);
 	mic_path_control(path);
 	mic_share_look(path);
 	if (path->up) {
@@ -329,16 +348,17 @@ static bool mic_path_turn(struct mic_path *path)
 		mic_remote_expire(path);
 		any = mic_path_receive(path, MIC_PATH_BATCH);
 	}
-	mutex_unlock(&path->rx_mutex);
+	mic_path_unlock(path, noio);
 	return any;
 }
 
 static void mic_path_end(struct mic_path *path)
 {
-	mutex_lock(&path->rx_mutex);
+	unsigned int noio = mic_path_lock(path);
+
 	if (path->up)
 		mic_path_go_down(path);
-	mutex_unlock(&path->rx_mutex);
+	mic_path_unlock(path, noio);
 }
 
 /**

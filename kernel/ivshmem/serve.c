@@ -23,14 +23,17 @@ static bool mic_serve_is_atomic(u8 code)
 	       code == MIC_OP_ATOMIC_WRITE;
 }
 
-/* The services have the operations that they have on one node. */
-static bool mic_serve_service_ok(const struct mic_op *op)
+/*
+ * The services have the operations that they have on one node. The reliable ones want
+ * answers, without which there would be no place for what a READ brings back.
+ */
+static bool mic_serve_service_ok(const struct mic_op *op, u8 rec_flags)
 {
 	switch (op->service) {
 	case IB_QPT_RC:
-		return true;
+		return rec_flags & MIC_REC_ACK;
 	case IB_QPT_XRC_INI:
-		return op->code != MIC_OP_MAP;
+		return rec_flags & MIC_REC_ACK && op->code != MIC_OP_MAP;
 	case IB_QPT_UC:
 		return op->code == MIC_OP_SEND || op->code == MIC_OP_WRITE;
 	case IB_QPT_UD:
@@ -84,7 +87,7 @@ static bool mic_serve_op_ok(const struct mic_op *op, u32 payload, u8 rec_flags)
 		return false;
 	if (payload != (mic_serve_has_payload(op->code) ? op->seg_len : 0))
 		return false;
-	return mic_serve_flags_ok(op) && mic_serve_service_ok(op);
+	return mic_serve_flags_ok(op) && mic_serve_service_ok(op, rec_flags);
 }
 
 static void mic_serve_addr(struct mic_addr *addr,
@@ -152,6 +155,7 @@ static bool mic_serve_parse(struct mic_served *served,
 		.compare_add = req->compare_add,
 		.swap = req->swap,
 		.data = &served->data,
+		.reply_ns = mic_answer_delay_ns(),
 		.grant = mic_serve_grant,
 		.map = &served->map,
 	};
@@ -245,14 +249,18 @@ static void mic_serve_answer(struct mic_path *path,
 	if (!data && !(served->flags & MIC_REC_LAST))
 		return;
 	memcpy(at, &resp, sizeof(resp));
-	mic_answer_commit(path, resp.rec.size,
-			  op->reply_likely && !path->group_ack);
+	if (op->reply_likely && !path->group_ack)
+		mic_answer_commit_later(path, resp.rec.size, op->reply_ns,
+					served->sent);
+	else
+		mic_answer_commit(path, resp.rec.size);
 }
 
 static void mic_serve_run(struct mic_path *path, struct mic_served *served)
 {
 	enum mic_ack ack;
 
+	path->stat[MIC_STAT_REQUEST_RX]++;
 	if (served->flags & MIC_REC_FIRST) {
 		path->group_ack = MIC_ACK_OK;
 		path->group_rnr = 0;
@@ -260,6 +268,7 @@ static void mic_serve_run(struct mic_path *path, struct mic_served *served)
 	/* the responder counts what it drops of an unreliable service */
 	if (path->group_ack && served->flags & MIC_REC_ACK)
 		return;
+	served->sent = READ_ONCE(path->tx[MIC_LANE_REQUEST].head);
 	ack = mic_serve_execute(path, served);
 	path->group_ack = ack;
 	path->group_rnr = served->op.rnr_timer;
@@ -278,7 +287,7 @@ static int mic_serve_ping(struct mic_path *path, u32 tag)
 	if (room <= 0)
 		return room;
 	memcpy(mic_lane_reserve(lane, rec.size), &rec, sizeof(rec));
-	mic_answer_commit(path, rec.size, false);
+	mic_answer_commit(path, rec.size);
 	return 1;
 }
 
@@ -319,7 +328,6 @@ int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
 	memcpy(&req, at, sizeof(req));
 	barrier();
 	req.rec = *rec;		/* which was checked */
-	path->stat[MIC_STAT_REQUEST_RX]++;
 	served->path = path;
 	if (!mic_serve_parse(served, &req, path->node))
 		return -EIO;

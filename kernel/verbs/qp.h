@@ -113,6 +113,7 @@ enum mic_req_flags {
  * @flying: bytes that these are to move
  * @unanswered: how many of these have no answer yet; read anywhere
  * @nreads: requests on their way, or begun, that bring something back
+ * @posted: elements that waited in the ring when the next one was last looked for
  * @ahead: requests that have left whole, but have no answer; the current one is
  *	that far from the ring's head
  * @retry_left: repetitions left for want of an answer
@@ -146,6 +147,7 @@ struct mic_req {
 	atomic_t unanswered;
 	u32 flying;
 	u32 nreads;
+	u32 posted;
 	u32 ahead;
 	u8 retry_left;
 	u8 rnr_left;
@@ -186,9 +188,9 @@ struct mic_req {
  * @refused_psn: its PSN
  * @refused_next: PSN of the message after it
  * @offset: how much of that message has arrived
- * @written: local_clock() when a WRITE of another machine was carried out after which
- *	nothing was sent yet, or 0; read and written anywhere
- * @replies: how likely it is that one is replied to at once; likewise
+ * @reply_by: local_clock() until which a reply to the last WRITE of another machine is
+ *	early enough to have its acknowledgment wait, or 0; read and written anywhere
+ * @replies: how likely it is that there is one; likewise
  * @post_lock: kernel consumers: serialises posting
  */
 struct mic_resp {
@@ -206,7 +208,7 @@ struct mic_resp {
 	u32 refused_next;
 	u32 offset;
 	u32 xrc_srqn;
-	u64 written;
+	u64 reply_by;
 	u8 replies;
 	spinlock_t post_lock;
 };

@@ -5,6 +5,7 @@
 #include <rdma/ib_cache.h>
 
 #include "../engine/engine.h"
+#include "../engine/reply.h"
 #include "ah.h"
 #include "dev.h"
 #include "qp.h"
@@ -57,6 +58,7 @@ static void mic_qp_reset(struct mic_qp *qp)
 	qp->req.broken = false;
 	qp->req.repeat = false;
 	mic_dup_forget(qp);
+	mic_reply_forget(qp);
 	qp->resp.offset = 0;
 	qp->resp.active = false;
 	qp->resp.broken = false;

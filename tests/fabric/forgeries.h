@@ -216,6 +216,8 @@ static const struct forgery nonsense[] = {
 		  "length=65536 seg_len=65536", BROKEN) },
 	{ FORGERY("a READ of more than that", OPEN, 0,
 		  READ "length=0x40000000 seg_len=0x40000000", BROKEN) },
+	{ FORGERY("a READ that wants no answer", OPEN, 0, READ "rec_flags=3",
+		  BROKEN) },
 	{ FORGERY("a segment behind the message", OPEN, 0, "seg_off=64",
 		  BROKEN) },
 	{ FORGERY("a segment that wraps", OPEN, 0, "seg_off=0xffffffff",

@@ -4,10 +4,11 @@
  * the other side looks at without polling a queue.
  *
  * usage: replies serve PORT
- *        replies reply|stop|both COUNT ADDRESS:PORT
+ *        replies reply|stop|both|notice COUNT ADDRESS:PORT
  *
  * reply: to and fro, one after the other. stop: so, and then the server does not reply
- * to as many. both: the sides do not wait for each other.
+ * to as many. both: the sides do not wait for each other. notice: so to and fro, too, but
+ * it is a SEND without data that tells each side of the other's WRITE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,13 @@
 /* Where the words are that the other side writes, and this one. */
 enum { THEIRS = 0, OURS = 64, BYTES = 128 };
 
-enum way { REPLY, STOP, BOTH, WAYS };
+enum way { REPLY, STOP, BOTH, NOTICE, WAYS };
 
 static const char *const way_names[WAYS] = {
 	[REPLY] = "reply",
 	[STOP] = "stop",
 	[BOTH] = "both",
+	[NOTICE] = "notice",
 };
 
 struct script {
@@ -137,6 +139,41 @@ static bool all_at_once(struct side *side, uint32_t from, uint32_t to)
 	return true;
 }
 
+/* Write @value, and when that is complete say so. */
+static bool put_and_tell(struct side *side, uint64_t value)
+{
+	if (!put(side, value))
+		return false;
+	post_empty_send(&side->ep, value, IBV_SEND_SIGNALED);
+	return completes(side);
+}
+
+/* Hear that there is @value. */
+static bool hears(struct side *side, uint64_t value)
+{
+	struct ibv_wc wc;
+
+	return cq_success(side->ep.recv_cq, value, &wc) &&
+	       check(*word(side, THEIRS) == value, "not %llu",
+		     (unsigned long long)value);
+}
+
+static bool told_to_and_fro(struct side *side, uint32_t count, bool begins)
+{
+	uint32_t i;
+
+	post_recv(&side->ep, 1, NULL, 0);
+	for (i = 1; i <= count; i++) {
+		if (!begins && !hears(side, i))
+			return false;
+		/* before the other side is told to go on */
+		post_recv(&side->ep, i + 1, NULL, 0);
+		if (!put_and_tell(side, i) || (begins && !hears(side, i)))
+			return false;
+	}
+	return true;
+}
+
 static bool run(struct side *side, const struct script *script, bool begins)
 {
 	uint32_t count = script->count;
@@ -149,6 +186,8 @@ static bool run(struct side *side, const struct script *script, bool begins)
 			return false;
 		return begins ? all_at_once(side, count + 1, 2 * count) :
 				comes(side, 2 * count);
+	case NOTICE:
+		return told_to_and_fro(side, count, begins);
 	default:
 		return all_at_once(side, 1, count) && comes(side, count);
 	}

@@ -114,8 +114,9 @@ struct mic_addr {
  * @result: atomics, out: the value before the operation
  * @copies: multicast, out: QPs of this kernel and other nodes it was handed to
  * @rnr_timer: out with MIC_ACK_RNR: IBA encoding, 0 to 31
- * @reply_likely: out: a request to the node that asked is likely to follow at once
- *	(WRITE). The answer may wait for it
+ * @reply_ns: how long the answer may wait for a request to the node that asked; 0: not
+ *	at all
+ * @reply_likely: out: such a request is likely to follow (WRITE)
  * @data: the requester's memory, one byte for each of the message: source of
  *	SEND and WRITE, target of READ. A node behind a wire reads it in submit
  *	only
@@ -153,6 +154,7 @@ struct mic_op {
 	u16 pkey_index;
 	bool reply_likely;
 	u32 copies;
+	u64 reply_ns;
 	const struct mic_addr *addr;
 	u64 compare_add;
 	u64 swap;
