@@ -1,145 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * The locks that a thread domain saves. They are taken within libmic, by an exchange
- * with memory in the middle of a function, so a second process counts those: it has
- * this one execute one instruction after the other while it posts or polls.
- *
- * What a call of the kernel does is one instruction here (locks has the kernel's).
+ * with memory in the middle of a function, so those are counted (lib/tally.h) while this
+ * process posts or polls. The kernel's locks are not there (locks has them).
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/user.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "setup.h"
 #include "srq.h"
+#include "tally.h"
 #include "tap.h"
 #include "work.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum { INSTRUCTION_BYTES = 15, REGION_BYTES = 4096, WORD_BYTES = 8 };
+enum { REGION_BYTES = 4096, WORD_BYTES = 8 };
 /* Before that tables grow, functions are looked for, and a peer is mapped. */
 enum { WARM = 16, DEPTH = 64 };
-
-/* Of what was executed between two marks; memory of both processes. */
-static struct tally {
-	volatile unsigned int locks;
-	volatile unsigned int instructions;
-} * tally;
-
-/* --- who counts -------------------------------------------------------------- */
-
-#ifdef __x86_64__
-#define CAN_COUNT true
-#define MARK 0xcc /* int3 */
-
-static inline void mark(void)
-{
-	__asm__ volatile("int3" ::: "memory");
-}
-
-static bool is_prefix(uint8_t byte)
-{
-	return byte == 0x66 || byte == 0xf2 || byte == 0xf3 ||
-	       (byte & 0xf0) == 0x40;
-}
-
-/* XCHG with memory, or LOCK CMPXCHG: a barrier is LOCK OR of the stack. */
-static bool takes_lock(const uint8_t *code)
-{
-	const uint8_t *end = code + INSTRUCTION_BYTES - 3;
-	bool locked = false;
-
-	for (; code < end && (is_prefix(*code) || *code == 0xf0); code++)
-		locked = locked || *code == 0xf0;
-	if (code[0] == 0x86 || code[0] == 0x87)
-		return code[1] < 0xc0;
-	return locked && code[0] == 0x0f &&
-	       (code[1] == 0xb0 || code[1] == 0xb1);
-}
-
-static void read_code(pid_t pid, uint8_t *code)
-{
-	struct user_regs_struct regs;
-	unsigned int i;
-	long word;
-
-	if (ptrace(PTRACE_GETREGS, pid, NULL, &regs))
-		bail("PTRACE_GETREGS: %s", strerror(errno));
-	for (i = 0; i < 2; i++) {
-		errno = 0;
-		word = ptrace(PTRACE_PEEKTEXT, pid, regs.rip + 8 * i, NULL);
-		/* the second half may be beyond the last page */
-		if (errno && !i)
-			bail("PTRACE_PEEKTEXT: %s", strerror(errno));
-		memcpy(code + 8 * i, &word, sizeof(word));
-	}
-}
-
-/* The process is at its first mark; it goes on behind the second one. */
-static bool count_until_mark(pid_t pid)
-{
-	uint8_t code[16];
-	int status;
-
-	tally->locks = 0;
-	tally->instructions = 0;
-	for (;;) {
-		read_code(pid, code);
-		if (*code == MARK)
-			break;
-		tally->locks += takes_lock(code);
-		tally->instructions++;
-		if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) ||
-		    waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
-			return false;
-	}
-	return !ptrace(PTRACE_CONT, pid, NULL, NULL) &&
-	       waitpid(pid, &status, 0) == pid && WIFSTOPPED(status);
-}
-
-/* Returns the exit status of the process. */
-static int count_for(pid_t pid)
-{
-	int status, sig;
-
-	for (;;) {
-		if (waitpid(pid, &status, 0) != pid)
-			bail("waitpid: %s", strerror(errno));
-		if (WIFEXITED(status))
-			return WEXITSTATUS(status);
-		if (!WIFSTOPPED(status))
-			bail("the process is gone");
-		sig = WSTOPSIG(status);
-		if (sig == SIGTRAP && !count_until_mark(pid))
-			bail("the process can't be followed");
-		if (sig == SIGTRAP || sig == SIGSTOP)
-			sig = 0;
-		if (ptrace(PTRACE_CONT, pid, NULL, (void *)(uintptr_t)sig))
-			bail("PTRACE_CONT: %s", strerror(errno));
-	}
-}
-#else
-#define CAN_COUNT false
-
-static inline void mark(void)
-{
-}
-
-static int count_for(pid_t pid)
-{
-	(void)pid;
-	return 0;
-}
-#endif
 
 /* --- who is counted ---------------------------------------------------------- */
 
@@ -308,9 +190,9 @@ static unsigned int locks_of(struct stage *stage,
 
 	for (i = 0; i < WARM; i++)
 		run(stage);
-	mark();
+	tally_mark();
 	run(stage);
-	mark();
+	tally_mark();
 	return tally->locks;
 }
 
@@ -382,9 +264,8 @@ static int be_counted(int argc, char **argv)
 	pthread_t thread;
 	unsigned int i;
 
-	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) || raise(SIGSTOP) ||
-	    pipe(stop))
-		bail("PTRACE_TRACEME: %s", strerror(errno));
+	if (pipe(stop))
+		bail("pipe: %s", strerror(errno));
 	setup_open(&stage.setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++) {
 		/* the others have one beside them, which does nothing */
@@ -402,20 +283,9 @@ static int be_counted(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	pid_t pid;
-
-	if (!CAN_COUNT) {
+	if (!TALLY_CAN_COUNT) {
 		tap_skip("only the instructions of x86-64 are known", "locks");
 		return tap_end();
 	}
-	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (tally == MAP_FAILED)
-		bail("no memory: %s", strerror(errno));
-	pid = fork();
-	if (pid < 0)
-		bail("fork: %s", strerror(errno));
-	if (!pid)
-		_exit(be_counted(argc, argv));
-	return count_for(pid);
+	return tally_run(be_counted, argc, argv);
 }

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "inline.h"
+
 /* Copies up to this size are written in order as a whole. */
 #define MIC_COPY_ORDERED 64
 
@@ -23,23 +25,24 @@ typedef uint64_t mic_u64 __attribute__((aligned(1), may_alias));
 typedef uint32_t mic_u32 __attribute__((aligned(1), may_alias));
 
 /* Each is one store. */
-static inline void mic_copy_u64(char *to, const char *from)
+static MIC_ALWAYS_INLINE void mic_copy_u64(char *to, const char *from)
 {
 	*(volatile mic_u64 *)to = *(const mic_u64 *)from;
 }
 
-static inline void mic_copy_u32(char *to, const char *from)
+static MIC_ALWAYS_INLINE void mic_copy_u32(char *to, const char *from)
 {
 	*(volatile mic_u32 *)to = *(const mic_u32 *)from;
 }
 
-static inline void mic_copy_u8(char *to, const char *from)
+static MIC_ALWAYS_INLINE void mic_copy_u8(char *to, const char *from)
 {
 	*(volatile char *)to = *from;
 }
 
 /* At most 16 bytes, ascending; the last word may overlap the one before. */
-static inline void mic_copy_small(char *to, const char *from, size_t len)
+static MIC_ALWAYS_INLINE void mic_copy_small(char *to, const char *from,
+					     size_t len)
 {
 	if (len >= 8) {
 		mic_copy_u64(to, from);
@@ -58,7 +61,8 @@ static inline void mic_copy_small(char *to, const char *from, size_t len)
 	}
 }
 
-static inline void mic_copy_ordered(char *to, const char *from, size_t len)
+static MIC_ALWAYS_INLINE void mic_copy_ordered(char *to, const char *from,
+					       size_t len)
 {
 	size_t off = 0;
 
@@ -80,9 +84,11 @@ static __attribute__((noinline, unused)) void mic_copy_large(char *to,
 }
 
 /* The two do not overlap. */
-static inline void mic_copy(char *to, const char *from, size_t len)
+static MIC_ALWAYS_INLINE void mic_copy(char *to, const char *from, size_t len)
 {
-	if (len <= MIC_COPY_ORDERED)
+	if (len == 8)
+		mic_copy_u64(to, from);
+	else if (len <= MIC_COPY_ORDERED)
 		mic_copy_ordered(to, from, len);
 	else
 		mic_copy_large(to, from, len);

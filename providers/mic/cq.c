@@ -68,12 +68,12 @@ static int init_cq(struct mic_cq *cq, struct ibv_context *context,
 	int ret;
 
 	mic_lock_init(&cq->lock, one_thread(attr));
-	mic_own_init(&cq->own);
 	cq->doorbell_fd = to_mctx(context)->doorbell_fd;
 	cq->timestamps = attr->wc_flags &
 			 (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
 			  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	cq->ignore_overrun = has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
+	mic_own_init(&cq->own, !cq->timestamps && !attr->channel);
 	ret = mic_cmd_create_cq_ex(context, attr, &cq->vcq, &cmd, sizeof(cmd),
 				   &resp.base, sizeof(resp), 0);
 	if (ret)
@@ -309,17 +309,37 @@ bool mic_cq_look(const struct mic_cq *cq)
 	return ioctl(cq->doorbell_fd, MIC_IOC_POLL, 0) > 0;
 }
 
-/* Returns the number of elements; *@look: it is time to look at the wire. */
-static int poll_ring(struct mic_cq *cq, int num_entries, struct ibv_wc *wc,
-		     bool *look)
+/*
+ * One of this process's own, if that comes next whatever the kernel's ring has. What
+ * such an element does not have is 0.
+ */
+static MIC_ALWAYS_INLINE bool poll_own(struct mic_cq *cq, struct ibv_wc *wc)
 {
+	struct mic_own *own = &cq->own;
+	const struct mic_cqe *cqe = mic_own_peek(own, cq->ring.consumer);
+
+	if (!cqe || cqe->opcode == MIC_WC_FORGOTTEN)
+		return false;
+	own->consumer++;
+	*wc = (struct ibv_wc){
+		.wr_id = cqe->wr_id,
+		.opcode = cqe->opcode,
+		.byte_len = cqe->byte_len,
+		.qp_num = cqe->qp_num,
+	};
+	return true;
+}
+
+/* Of both kinds. Returns the number of elements. The lock is held. */
+static int poll_rings(struct mic_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	const uint32_t before = cq->ring.consumer;
 	const struct mic_cqe *cqe;
-	uint32_t before;
 	int n;
 
-	mic_lock(&cq->lock);
-	before = cq->ring.consumer;
 	for (n = 0; n < num_entries; n++) {
+		if (poll_own(cq, &wc[n]))
+			continue;
 		cqe = mic_cq_next(cq);
 		if (!cqe)
 			break;
@@ -328,21 +348,65 @@ static int poll_ring(struct mic_cq *cq, int num_entries, struct ibv_wc *wc,
 	if (cq->ring.consumer != before)
 		mic_cq_publish(&cq->ring);
 	mic_own_publish(&cq->own);
+	return n;
+}
+
+/* *@look: it is time to look at the wire. */
+static int poll_locked(struct mic_cq *cq, int num_entries, struct ibv_wc *wc,
+		       bool *look)
+{
+	int n;
+
+	mic_lock(&cq->lock);
+	n = poll_rings(cq, num_entries, wc);
 	*look = mic_cq_polled(cq, num_entries && !n);
 	mic_unlock(&cq->lock);
 	return n;
 }
 
-int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+static __attribute__((noinline)) int poll_any(struct mic_cq *cq,
+					      int num_entries,
+					      struct ibv_wc *wc)
 {
-	struct mic_cq *cq = to_mcq(ibcq);
 	bool look;
 	int n;
 
-	n = poll_ring(cq, num_entries, wc, &look);
+	n = poll_locked(cq, num_entries, wc, &look);
 	if (look && mic_cq_look(cq))
-		n = poll_ring(cq, num_entries, wc, &look);
+		n = poll_locked(cq, num_entries, wc, &look);
 	return n;
+}
+
+static inline bool poll_one(struct mic_cq *cq, struct ibv_wc *wc)
+{
+	if (!poll_own(cq, wc))
+		return false;
+	mic_own_publish(&cq->own);
+	cq->in_vain = 0;
+	return true;
+}
+
+static __attribute__((noinline)) int poll_one_locked(struct mic_cq *cq,
+						     struct ibv_wc *wc)
+{
+	bool found;
+
+	mic_lock(&cq->lock);
+	found = poll_one(cq, wc);
+	mic_unlock(&cq->lock);
+	return found ? 1 : poll_any(cq, 1, wc);
+}
+
+/* The shortest way is that of a program with one thread for what it has executed. */
+int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct mic_cq *cq = to_mcq(ibcq);
+
+	if (num_entries != 1)
+		return poll_any(cq, num_entries, wc);
+	if (!mic_one_thread())
+		return poll_one_locked(cq, wc);
+	return poll_one(cq, wc) ? 1 : poll_any(cq, 1, wc);
 }
 
 int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)

@@ -9,13 +9,9 @@
  */
 #include "copy.h"
 #include "direct.h"
+#include "execute.h"
 #include "mic.h"
 #include "wqe.h"
-
-#define WORD_SIZE 8
-
-/* What is constant in a call saves instructions that are executed each time. */
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* The requests that have a remote address, and the right each needs. */
 static uint32_t needed_right(uint8_t opcode)
@@ -56,8 +52,9 @@ static bool add_local(struct mic_qp *qp, const struct mic_direct_req *req,
 	char *addr = (char *)(uintptr_t)sge->addr;
 
 	if (!(req->flags & MIC_WQE_INLINE)) {
-		addr = mic_keys_resolve(
-			qp->direct.keys, sge->lkey, qp->direct.pd_handle,
+		addr = mic_key_resolve(
+			mic_keys_find(qp->direct.keys, sge->lkey),
+			qp->direct.pd_handle,
 			has_result(req->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0,
 			sge->addr, sge->length);
 		if (!addr)
@@ -109,8 +106,8 @@ static char *get_remote(const struct mic_window *window,
 		return NULL;
 	addr = window->addr + off;
 	if (is_atomic(req->opcode) &&
-	    (bytes != WORD_SIZE || req->remote_addr % WORD_SIZE ||
-	     (uintptr_t)addr % WORD_SIZE))
+	    (bytes != MIC_WORD_SIZE || req->remote_addr % MIC_WORD_SIZE ||
+	     (uintptr_t)addr % MIC_WORD_SIZE))
 		return NULL;
 	return addr;
 }
@@ -135,19 +132,6 @@ static void scatter(const struct local *local, const char *from)
 	}
 }
 
-/*
- * What this process wrote before is there before this request is. That includes
- * what it executed (IBA table 79: a READ comes after the WRITEs before it), and
- * a CPU's loads may overtake its stores. Atomic instructions may not.
- */
-static inline void begin(bool read)
-{
-	if (read)
-		atomic_thread_fence(memory_order_seq_cst);
-	else
-		atomic_thread_fence(memory_order_release);
-}
-
 /* The CPU's own atomic instructions, as the kernel uses them. */
 static uint64_t execute_atomic(const struct mic_direct_req *req, char *remote)
 {
@@ -170,21 +154,6 @@ static void execute_atomic_write(const struct local *local, char *remote)
 }
 
 /*
- * Did the copy reach the peer's memory, all of it? The accesses come before
- * the look at the state: one that met the scratch page was a fault, and what
- * follows a fault sees what the kernel did in it.
- */
-static bool reached_peer(const struct mic_window *window)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	atomic_signal_fence(memory_order_seq_cst);
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
-	return !(mic_window_state(window) & MIC_WINDOW_SCRATCH);
-}
-
-/*
  * Results of atomics are stored only when the operation has taken place. One
  * that met the scratch page has not, and is the kernel's.
  */
@@ -197,16 +166,16 @@ static bool transfer(const struct mic_direct_req *req,
 	switch (req->opcode) {
 	case MIC_WR_RDMA_WRITE:
 		gather(remote, local);
-		return reached_peer(window);
+		return mic_execute_reached(window);
 	case MIC_WR_RDMA_READ:
 		scatter(local, remote);
-		return reached_peer(window);
+		return mic_execute_reached(window);
 	case MIC_WR_ATOMIC_WRITE:
 		execute_atomic_write(local, remote);
-		return reached_peer(window);
+		return mic_execute_reached(window);
 	default:
 		old = execute_atomic(req, remote);
-		if (!reached_peer(window))
+		if (!mic_execute_reached(window))
 			return false;
 		scatter(local, (const char *)&old);
 		return true;
@@ -239,14 +208,6 @@ static enum mic_direct_count direct_count(uint8_t opcode)
 	default:
 		return MIC_DIRECT_ATOMICS;
 	}
-}
-
-/* For rdma-statistic(8); the kernel only reads. */
-static inline void count(const struct mic_qp *qp, enum mic_direct_count what,
-			 uint64_t bytes)
-{
-	qp->sq.ctl->direct[what]++;
-	qp->sq.ctl->direct[what + 1] += bytes;
 }
 
 static bool has_room(struct mic_cq *cq)
@@ -290,160 +251,18 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 	remote = get_remote(window, req, local.bytes);
 	if (!remote)
 		return false;
-	begin(req->opcode == MIC_WR_RDMA_READ);
+	mic_execute_begin(req->opcode == MIC_WR_RDMA_READ);
 	if (!transfer(req, window, &local, remote))
 		return false;
-	count(qp, direct_count(req->opcode), local.bytes);
+	mic_execute_count(qp, direct_count(req->opcode), local.bytes);
 	if (signaled)
 		mic_own_add(cq, qp, req->wr_id, wc_opcode(req->opcode),
 			    local.bytes);
 	return true;
 }
 
-/*
- * The same for what most requests are: a WRITE, READ or atomic of one piece of
- * memory, with a key whose window is there. False if it is something else; the
- * steps above then find out what.
- */
-static inline char *simple_remote(const struct mic_qp *qp, uint32_t rkey,
-				  uint64_t addr, uint64_t length,
-				  uint32_t right,
-				  const struct mic_window **found)
-{
-	const struct mic_direct_entry *entry = mic_direct_place(&qp->direct,
-								rkey);
-	const struct mic_window *window = &entry->window;
-	const uint64_t off = addr - window->start;
-
-	if (entry->rkey != rkey || length > window->length ||
-	    off > window->length - length || !(window->access & right) ||
-	    mic_window_state(window))
-		return NULL;
-	*found = window;
-	return window->addr + off;
-}
-
-static inline char *simple_local(const struct mic_qp *qp,
-				 const struct ibv_sge *sge, uint32_t flags,
-				 bool result)
-{
-	if (flags & MIC_WQE_INLINE)
-		return result || sge->length > qp->max_inline ?
-			       NULL :
-			       (char *)(uintptr_t)sge->addr;
-	return mic_keys_resolve(qp->direct.keys, sge->lkey,
-				qp->direct.pd_handle,
-				result ? IBV_ACCESS_LOCAL_WRITE : 0, sge->addr,
-				sge->length);
-}
-
-/* Is it posted in the usual way, and is there room for its completion? */
-static inline bool is_simple(struct mic_qp *qp, const struct ibv_send_wr *wr,
-			     uint32_t flags)
-{
-	return wr->num_sge == 1 && qp->direct.simple &&
-	       !(flags & ~MIC_WQE_FLAGS_ALL) &&
-	       (!(flags & MIC_WQE_SIGNALED) ||
-		mic_own_has_room(&to_mcq(qp->vqp.qp.send_cq)->own));
-}
-
-static inline void complete_simple(struct mic_qp *qp,
-				   const struct ibv_send_wr *wr, uint32_t flags,
-				   enum mic_direct_count what, uint8_t opcode,
-				   uint32_t bytes)
-{
-	count(qp, what, bytes);
-	if (flags & MIC_WQE_SIGNALED)
-		mic_own_add(to_mcq(qp->vqp.qp.send_cq), qp, wr->wr_id, opcode,
-			    bytes);
-}
-
-static ALWAYS_INLINE bool copy_simple(struct mic_qp *qp,
-				      const struct ibv_send_wr *wr, bool read)
-{
-	const uint32_t flags = wr->send_flags | qp->always_flags;
-	const struct mic_window *window;
-	char *local, *remote;
-	uint32_t length;
-
-	if (!is_simple(qp, wr, flags))
-		return false;
-	length = wr->sg_list->length;
-	if (!length || length > MIC_DIRECT_MAX_BYTES)
-		return false;
-	remote = simple_remote(
-		qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length,
-		read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE,
-		&window);
-	if (!remote)
-		return false;
-	local = simple_local(qp, wr->sg_list, flags, read);
-	if (!local)
-		return false;
-	begin(read);
-	mic_copy(read ? local : remote, read ? remote : local, length);
-	if (!reached_peer(window))
-		return false;
-	complete_simple(qp, wr, flags,
-			read ? MIC_DIRECT_READS : MIC_DIRECT_WRITES,
-			read ? MIC_WC_RDMA_READ : MIC_WC_RDMA_WRITE, length);
-	return true;
-}
-
-static ALWAYS_INLINE bool add_or_swap_simple(struct mic_qp *qp,
-					     const struct ibv_send_wr *wr,
-					     bool add)
-{
-	const uint32_t flags = wr->send_flags | qp->always_flags;
-	uint64_t old = wr->wr.atomic.compare_add;
-	const struct mic_window *window;
-	char *local, *remote;
-
-	if (!is_simple(qp, wr, flags) || wr->sg_list->length != WORD_SIZE)
-		return false;
-	remote = simple_remote(qp, wr->wr.atomic.rkey,
-			       wr->wr.atomic.remote_addr, WORD_SIZE,
-			       IBV_ACCESS_REMOTE_ATOMIC, &window);
-	if (!remote || wr->wr.atomic.remote_addr % WORD_SIZE ||
-	    (uintptr_t)remote % WORD_SIZE)
-		return false;
-	local = simple_local(qp, wr->sg_list, flags, true);
-	if (!local)
-		return false;
-	if (add)
-		old = __atomic_fetch_add((uint64_t *)remote, old,
-					 __ATOMIC_SEQ_CST);
-	else
-		__atomic_compare_exchange_n((uint64_t *)remote, &old,
-					    wr->wr.atomic.swap, false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	if (!reached_peer(window))
-		return false;
-	mic_copy_u64(local, (const char *)&old);
-	complete_simple(qp, wr, flags, MIC_DIRECT_ATOMICS,
-			add ? MIC_WC_FETCH_ADD : MIC_WC_COMP_SWAP, WORD_SIZE);
-	return true;
-}
-
-static inline bool execute_simple(struct mic_qp *qp,
-				  const struct ibv_send_wr *wr)
-{
-	switch (wr->opcode) {
-	case IBV_WR_RDMA_WRITE:
-		return copy_simple(qp, wr, false);
-	case IBV_WR_RDMA_READ:
-		return copy_simple(qp, wr, true);
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return add_or_swap_simple(qp, wr, true);
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		return add_or_swap_simple(qp, wr, false);
-	default:
-		return false;
-	}
-}
-
-static __attribute__((noinline)) bool execute_any(struct mic_qp *qp,
-						  const struct ibv_send_wr *wr)
+/* A request as it is given to ibv_post_send(). */
+bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct mic_direct_req req = {
 		.wr_id = wr->wr_id,
@@ -466,12 +285,6 @@ static __attribute__((noinline)) bool execute_any(struct mic_qp *qp,
 	}
 	req.opcode = wr->opcode;
 	return mic_direct_execute(qp, &req);
-}
-
-/* A request as it is given to ibv_post_send(). */
-bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr)
-{
-	return execute_simple(qp, wr) || execute_any(qp, wr);
 }
 
 /* A request as ibv_wr_start() and its like have built it. */

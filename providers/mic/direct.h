@@ -18,6 +18,7 @@
 #include "windows.h"
 
 struct mic_context;
+struct mic_key;
 struct mic_keys;
 struct mic_qp;
 struct mic_send_wqe;
@@ -48,6 +49,7 @@ struct mic_direct {
 	uint32_t mask; /* of @table's length, a power of two */
 	uint32_t pd_handle;
 	struct mic_keys *keys;
+	struct mic_key *key;		/* of the last request */
 	struct mic_direct_entry *table; /* by rkey; @first, or larger */
 	enum micdv_path path;
 	uint32_t random;
@@ -94,7 +96,8 @@ static inline struct mic_direct_entry *mic_direct_place(
 	return &direct->table[rkey >> 8 & direct->mask];
 }
 
-/* direct.c. True if the request is complete. The send queue's lock is held. */
+/* simple.c, then direct.c. True if the request is complete. The send queue's lock is held. */
+bool mic_simple_execute(struct mic_qp *qp, const struct ibv_send_wr *wr);
 bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req);
 bool mic_direct_post(struct mic_qp *qp, const struct ibv_send_wr *wr);
 bool mic_direct_wqe(struct mic_qp *qp, const struct mic_send_wqe *wqe);

@@ -74,11 +74,13 @@ static void set_path(struct mic_qp *qp, enum micdv_path path)
 
 	direct->path = path;
 	direct->on = false;
+	direct->simple = false;
 	if (path == MICDV_PATH_ENGINE || path == MICDV_PATH_WORKER ||
 	    !has_direct_path(qp))
 		return;
 	direct->pd_handle = qp->vqp.qp.pd->handle;
 	direct->keys = &to_mctx(qp->vqp.qp.context)->keys;
+	direct->key = &mic_no_key;
 	if (!direct->table) {
 		direct->table = direct->first;
 		direct->mask = MIC_DIRECT_FIRST - 1;

@@ -6,6 +6,8 @@
 
 #include "keys.h"
 
+struct mic_key mic_no_key;
+
 void mic_keys_init(struct mic_keys *keys)
 {
 	pthread_mutex_init(&keys->lock, NULL);

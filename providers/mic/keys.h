@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
+
 enum {
 	MIC_KEYS_LEAF_BITS = 10,
 	MIC_KEYS_LEAF = 1 << MIC_KEYS_LEAF_BITS,
@@ -43,28 +45,42 @@ void mic_keys_add(struct mic_keys *keys, uint32_t lkey,
 		  const struct mic_key *key);
 bool mic_keys_take(struct mic_keys *keys, uint32_t lkey, struct mic_key *key);
 
-/*
- * Where @length bytes at @addr are, or NULL if the kernel has to decide.
- * @access: rights needed besides reading
- */
-static inline char *mic_keys_resolve(struct mic_keys *keys, uint32_t lkey,
-				     uint32_t pd_handle, int access,
-				     uint64_t addr, uint32_t length)
+/* Has the region of this entry this key? */
+static inline bool mic_key_is(const struct mic_key *key, uint32_t lkey)
+{
+	return atomic_load_explicit(&key->lkey, memory_order_acquire) == lkey;
+}
+
+/* An entry without a region. */
+extern struct mic_key mic_no_key;
+
+/* The entry of a region, or mic_no_key. It stays where it is. */
+static inline struct mic_key *mic_keys_find(struct mic_keys *keys,
+					    uint32_t lkey)
 {
 	struct mic_key *key;
-	uint64_t off;
 
 	key = atomic_load_explicit(&keys->leaf[lkey >> 8 >> MIC_KEYS_LEAF_BITS],
 				   memory_order_acquire);
 	if (!key)
-		return NULL;
+		return &mic_no_key;
 	key += lkey >> 8 & (MIC_KEYS_LEAF - 1);
-	if (atomic_load_explicit(&key->lkey, memory_order_acquire) != lkey ||
-	    key->pd_handle != pd_handle || (key->access & access) != access)
-		return NULL;
+	return mic_key_is(key, lkey) ? key : &mic_no_key;
+}
+
+/*
+ * Where @length bytes at @addr are, at least one, or NULL if the kernel has to decide.
+ * @access: rights needed besides reading
+ */
+static MIC_ALWAYS_INLINE char *mic_key_resolve(const struct mic_key *key,
+					       uint32_t pd_handle, int access,
+					       uint64_t addr, uint32_t length)
+{
 	/* a region does not wrap around, so what is below it is far above it */
-	off = addr - key->iova;
-	if (length > key->length || off > key->length - length)
+	const uint64_t off = addr - key->iova;
+
+	if (key->pd_handle != pd_handle || (key->access & access) != access ||
+	    length > key->length || off > key->length - length)
 		return NULL;
 	return key->addr + off;
 }

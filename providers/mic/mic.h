@@ -255,8 +255,12 @@ int mic_destroy_qp(struct ibv_qp *qp);
 bool mic_qp_ex_supported(uint32_t send_ops, uint64_t flags);
 void mic_qp_set_ex_ops(struct mic_qp *qp, uint64_t flags);
 
-/* post.c */
+/* simple.c */
 int mic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		  struct ibv_send_wr **bad_wr);
+
+/* post.c */
+int mic_post_list(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		  struct ibv_send_wr **bad_wr);
 int mic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 		  struct ibv_recv_wr **bad_wr);

@@ -14,9 +14,10 @@ enum {
 };
 
 /* A queue that one thread polls may have queue pairs that others post to. */
-void mic_own_init(struct mic_own *own)
+void mic_own_init(struct mic_own *own, bool plain)
 {
 	mic_lock_init(&own->lock, false);
+	own->plain = plain;
 }
 
 void mic_own_destroy(struct mic_own *own)
@@ -131,8 +132,7 @@ static bool is_awaited(struct mic_cq *cq)
 }
 
 /*
- * A request of @qp is complete. What is not set here is always 0. Only the
- * kernel raises events.
+ * A request of @qp is complete. Only the kernel raises events.
  */
 void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		 uint8_t opcode, uint32_t bytes)
@@ -144,11 +144,8 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 	mic_lock(&own->lock);
 	cqe = get_slot(cq);
 	if (cqe) {
-		cqe->wr_id = wr_id;
-		cqe->byte_len = bytes;
-		cqe->qp_num = qp->vqp.qp.qp_num;
-		cqe->opcode = opcode;
-		cqe->owner = own->seen;
+		mic_own_fill(cqe, qp->vqp.qp.qp_num, wr_id, opcode, bytes,
+			     own->seen);
 		if (cq->timestamps)
 			cqe->timestamp = raw_clock();
 		publish(own);

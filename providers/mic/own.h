@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "inline.h"
 #include "lock.h"
 #include "ring.h"
 
@@ -30,6 +31,7 @@ struct mic_own {
 	_Atomic(uint32_t) room;
 	uint32_t seen; /* elements known to be in the kernel's ring */
 	bool lost;     /* a completion was lost; no more are added */
+	bool plain;    /* they have no time, and nobody waits for an event */
 	_Atomic(uint32_t) producer;
 	/* written by who polls: */
 	uint32_t consumer;
@@ -37,7 +39,7 @@ struct mic_own {
 	_Atomic(uint32_t) freed; /* elements before it are no longer read */
 };
 
-void mic_own_init(struct mic_own *own);
+void mic_own_init(struct mic_own *own, bool plain);
 void mic_own_destroy(struct mic_own *own);
 bool mic_own_create(struct mic_cq *cq);
 void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
@@ -48,17 +50,29 @@ void mic_own_forget(struct mic_own *own, uint32_t number,
 uint32_t mic_own_pending(struct mic_cq *cq);
 void mic_own_rebase(struct mic_own *own, uint32_t consumer);
 
-static inline uint32_t mic_own_count(struct mic_own *own)
+static MIC_ALWAYS_INLINE uint32_t mic_own_count(struct mic_own *own)
 {
 	return atomic_load_explicit(&own->producer, memory_order_relaxed) -
 	       atomic_load_explicit(&own->freed, memory_order_acquire);
+}
+
+/* What is not set here is always 0. @position: in the kernel's ring, see above */
+static MIC_ALWAYS_INLINE void mic_own_fill(struct mic_cqe *cqe, uint32_t qp_num,
+					   uint64_t wr_id, uint8_t opcode,
+					   uint32_t bytes, uint32_t position)
+{
+	cqe->wr_id = wr_id;
+	cqe->byte_len = bytes;
+	cqe->qp_num = qp_num;
+	cqe->opcode = opcode;
+	cqe->owner = position;
 }
 
 /* Room for threads that see room for one more at the same time. */
 #define MIC_OWN_SLACK 256
 
 /* May a request be executed that will be complete here? */
-static inline bool mic_own_has_room(struct mic_own *own)
+static MIC_ALWAYS_INLINE bool mic_own_has_room(struct mic_own *own)
 {
 	return mic_own_count(own) <
 	       atomic_load_explicit(&own->room, memory_order_acquire);
@@ -79,7 +93,8 @@ static inline bool mic_own_look(struct mic_own *own)
 }
 
 /* The next one, if it comes before element @index of the kernel's ring. */
-static inline struct mic_cqe *mic_own_peek(struct mic_own *own, uint32_t index)
+static MIC_ALWAYS_INLINE struct mic_cqe *mic_own_peek(struct mic_own *own,
+						      uint32_t index)
 {
 	struct mic_cqe *cqe;
 
@@ -100,7 +115,7 @@ static inline struct mic_cqe *mic_own_next(struct mic_own *own, uint32_t index)
 }
 
 /* What was taken is not read any more; empty polls leave the line alone. */
-static inline void mic_own_publish(struct mic_own *own)
+static MIC_ALWAYS_INLINE void mic_own_publish(struct mic_own *own)
 {
 	if (atomic_load_explicit(&own->freed, memory_order_relaxed) !=
 	    own->consumer)

@@ -2,7 +2,8 @@
 /*
  * Posting work requests. A list of requests becomes visible to the kernel at
  * once and costs at most one system call; a receive costs none. Nor do requests
- * at the head of the list that this process may execute by itself (direct.c).
+ * at the head of the list that this process may execute by itself (direct.c). A
+ * simple one that is posted alone is not even a list (simple.c).
  */
 #include <sys/ioctl.h>
 
@@ -139,7 +140,8 @@ static int no_room(const struct mic_wq *sq)
 	return sq->entries ? ENOMEM : EINVAL;
 }
 
-int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+/* As many as there are, of any kind. */
+int mic_post_list(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		  struct ibv_send_wr **bad_wr)
 {
 	struct mic_qp *qp = to_mqp(ibqp);
@@ -155,7 +157,7 @@ int mic_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	mic_lock(&sq->lock);
 	for (index = sq->producer; wr; wr = wr->next) {
 		if (index == sq->producer && mic_direct_next(qp) &&
-		    mic_direct_post(qp, wr))
+		    (mic_simple_execute(qp, wr) || mic_direct_post(qp, wr)))
 			continue;
 		ret = mic_wq_full(sq, index) ?
 			      no_room(sq) :

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "inline.h"
 #include "lock.h"
 #include "verbs_private.h"
 
@@ -32,12 +33,12 @@ int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
 int mic_map_reserved(struct mic_map *map, struct mic_map *room, int fd,
 		     const struct mic_mmap_info *info);
 
-static inline uint32_t mic_load_relaxed(__u32 *p)
+static MIC_ALWAYS_INLINE uint32_t mic_load_relaxed(__u32 *p)
 {
 	return atomic_load_explicit((_Atomic(__u32) *)p, memory_order_relaxed);
 }
 
-static inline uint32_t mic_load_acquire(__u32 *p)
+static MIC_ALWAYS_INLINE uint32_t mic_load_acquire(__u32 *p)
 {
 	return atomic_load_explicit((_Atomic(__u32) *)p, memory_order_acquire);
 }
@@ -131,7 +132,7 @@ static inline bool mic_wq_needs_kick(struct mic_wq *wq)
  * is at work need_kick is 0, from before it takes an element, so the order of
  * the two looks matters.
  */
-static inline bool mic_wq_idle(struct mic_wq *wq)
+static MIC_ALWAYS_INLINE bool mic_wq_idle(struct mic_wq *wq)
 {
 	if (!wq->busy)
 		return true;
@@ -174,8 +175,8 @@ static inline void mic_cq_ring_init(struct mic_cq_ring *ring,
 }
 
 /* The element at @index, or NULL if the kernel has not written it yet. */
-static inline struct mic_cqe *mic_cq_peek(const struct mic_cq_ring *ring,
-					  uint32_t index)
+static MIC_ALWAYS_INLINE struct mic_cqe *mic_cq_peek(
+	const struct mic_cq_ring *ring, uint32_t index)
 {
 	struct mic_cqe *cqe = &ring->elements[index & (ring->entries - 1)];
 	uint32_t owner = mic_load_acquire(&cqe->owner);
