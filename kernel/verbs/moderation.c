@@ -3,36 +3,23 @@
  * Completion events, and their moderation: one event for several completions,
  * or for those of a period.
  *
- * An event that a process has not read is memory of the kernel, charged to nobody,
- * and a process arms its queues as often as it likes. So there are no more of them
- * than MIC_CQ_UNREAD for each queue. One that is not raised therefore is no wake-up
- * lost: there are others of that queue that its process has still to read, and who
- * has read one polls the queue before it waits for the next. The queue stays armed.
+ * There are no more events that were not read than MIC_UNREAD_MAX for each queue
+ * (unread.c). One that is not raised therefore is no wake-up lost: there are others of
+ * that queue that its process has still to read, and who has read one polls the queue
+ * before it waits for the next. The queue stays armed.
  */
 #include <linux/hrtimer.h>
 #include <linux/list.h>
 
 #include "cq.h"
 #include "dev.h"
+#include "unread.h"
 
-#define MIC_CQ_UNREAD	64
-
-/*
- * How struct ib_ucq_object begins, which is in a header of ib_core's own: @event_list
- * has the asynchronous events and @comp_list the completion events not read yet.
- */
+/* How struct ib_ucq_object begins: @comp_list has the completion events. */
 struct mic_ucq_object {
-	struct ib_uobject uobject;
-	void *event_file;
-	struct list_head event_list;
-	u32 events_reported;
+	struct mic_uevent_object uevent;
 	struct list_head comp_list;
 };
-
-static bool mic_list_is_new(const struct list_head *list)
-{
-	return list->next == list && list->prev == list;
-}
 
 /* NULL for kernel consumers, without a channel, and if ib_core has changed it. */
 static const struct list_head *mic_cq_unread_list(const struct ib_cq *ibcq)
@@ -41,11 +28,10 @@ static const struct list_head *mic_cq_unread_list(const struct ib_cq *ibcq)
 
 	if (!uobj || !ibcq->cq_context)
 		return NULL;
-	if (mic_list_is_new(&uobj->event_list) &&
-	    mic_list_is_new(&uobj->comp_list))
-		return &uobj->comp_list;
-	pr_warn_once("ib_mic: completion events that are not read are not counted on this kernel\n");
-	return NULL;
+	return mic_unread_is_list(&uobj->uevent.event_list) &&
+			       mic_unread_is_list(&uobj->comp_list) ?
+		       &uobj->comp_list :
+		       NULL;
 }
 
 /* The caller has a barrier between the element and this. */
@@ -56,7 +42,7 @@ static bool mic_cq_may_raise(struct mic_cq *cq)
 	/* without the list's lock: what is read right now counts the next time */
 	if (list_empty(cq->unread_list))
 		cq->unread = 0;
-	return cq->unread < MIC_CQ_UNREAD;
+	return cq->unread < MIC_UNREAD_MAX;
 }
 
 static bool mic_cq_disarm(struct mic_cq *cq)

@@ -70,6 +70,8 @@ void mic_qp_put(struct mic_qp *qp)
  * @qp: queue pair; the caller holds a reference
  * @type: affiliated asynchronous event
  *
+ * A process that has many to read is not told once more.
+ *
  * Context: process context.
  */
 void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
@@ -80,6 +82,8 @@ void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
 		.event = type,
 	};
 
+	if (!mic_unread_may_raise(&qp->unread, type))
+		return;
 	mic_count(qp->dev, MIC_CNT_ASYNC_EVENT);
 	if (qp->ibqp->event_handler)
 		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
@@ -202,6 +206,9 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 		qp->cap = init->cap;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mtu = IB_MTU_4096;
+	/* a target outlives the object of who has made it */
+	if (qp->type != IB_QPT_XRC_TGT)
+		mic_unread_init(&qp->unread, ibqp->uobject);
 }
 
 static int mic_qp_alloc_number(struct mic_qp *qp)

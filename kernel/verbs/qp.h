@@ -16,6 +16,7 @@
 
 #include "cq.h"
 #include "ring.h"
+#include "unread.h"
 
 struct mic_dev;
 struct mic_mkey;
@@ -233,6 +234,7 @@ struct mic_resp {
  * @sig_all: every send completes visibly
  * @comm_est: the event was given
  * @last_wqe: the event was given
+ * @unread: events; an XRC target's are not counted
  * @state: enum ib_qp_state; read anywhere, changed under both locks, but to
  *	IB_QPS_ERR and IB_QPS_SQE under either
  * @req: requester
@@ -270,6 +272,7 @@ struct mic_qp {
 	bool sig_all;
 	bool comm_est;
 	bool last_wqe;
+	struct mic_unread unread;
 	int state;
 	struct mic_req req;
 	struct mic_resp resp;

@@ -61,6 +61,7 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 
 	mutex_init(&srq->modify_lock);
 	spin_lock_init(&srq->lock);
+	mic_unread_init(&srq->unread, ibsrq->uobject);
 	srq->max_wr = roundup_pow_of_two(init->attr.max_wr);
 	srq->max_sge = init->attr.max_sge;
 	err = mic_srq_buf_create(srq, uctx);
@@ -268,6 +269,8 @@ static void mic_srq_event(struct mic_srq *srq, enum ib_event_type type)
 		.event = type,
 	};
 
+	if (!mic_unread_may_raise(&srq->unread, type))
+		return;
 	mic_count(to_mic_dev(srq->ibsrq.device), MIC_CNT_ASYNC_EVENT);
 	if (srq->ibsrq.event_handler)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);

@@ -15,6 +15,7 @@
 
 #include "qp.h"
 #include "ring.h"
+#include "unread.h"
 
 struct mic_sges;
 
@@ -29,6 +30,7 @@ struct mic_sges;
  * @max_sge: scatter/gather elements per receive
  * @limit: an event is due when fewer receives are left; 0 if none is due
  * @broken: the indices made no sense; it is not looked at again
+ * @unread: events
  * @ref: XRC: one for the owner, one for each target QP that uses it now
  * @gone: XRC: the last reference was dropped
  */
@@ -42,6 +44,7 @@ struct mic_srq {
 	u32 max_sge;
 	u32 limit;
 	bool broken;
+	struct mic_unread unread;
 	refcount_t ref;
 	struct completion gone;
 };

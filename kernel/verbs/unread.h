@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Events that a process has not read.
+ */
+#ifndef MIC_UNREAD_H
+#define MIC_UNREAD_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <rdma/ib_verbs.h>
+
+/* There are no more than that of each kind of an object. */
+#define MIC_UNREAD_MAX	64
+
+/*
+ * How struct ib_uevent_object is, with which objects begin that have events, and which
+ * is in a header of ib_core's own: @event_list has those that were not read yet.
+ */
+struct mic_uevent_object {
+	struct ib_uobject uobject;
+	void *event_file;
+	struct list_head event_list;
+	u32 events_reported;
+};
+
+/**
+ * struct mic_unread - asynchronous events of an object, as far as they are counted
+ * @list: ib_core's list of those that were not read; NULL: they are not counted
+ * @count: how many there are at most
+ * @kinds: bits of enum ib_event_type: such ones may be among them
+ */
+struct mic_unread {
+	const struct list_head *list;
+	atomic_t count;
+	unsigned long kinds;
+};
+
+void mic_unread_init(struct mic_unread *unread, const void *uobject);
+bool mic_unread_may_raise(struct mic_unread *unread, enum ib_event_type type);
+bool mic_unread_is_list(const struct list_head *list);
+
+#endif /* MIC_UNREAD_H */
