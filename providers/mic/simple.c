@@ -21,6 +21,7 @@
 #define ALWAYS_INLINE MIC_ALWAYS_INLINE
 #define NEVER_INLINE __attribute__((noinline))
 
+/* NULL also if the kernel has refused a window: then it has no rights, nor a state. */
 static ALWAYS_INLINE char *get_remote(const struct mic_window *window,
 				      uint64_t addr, uint64_t length,
 				      uint32_t right)
@@ -128,13 +129,13 @@ static ALWAYS_INLINE bool copy(struct mic_qp *qp, const struct ibv_send_wr *wr,
 	    length > (small ? MIC_COPY_ORDERED : MIC_DIRECT_MAX_BYTES))
 		return false;
 	window = get_window(qp, wr->wr.rdma.rkey);
-	/* what is read of a window that was revoked must not get anywhere */
-	if (!window || (read && mic_window_state(window)))
+	if (!window)
 		return false;
 	remote = get_remote(window, wr->wr.rdma.remote_addr, length,
 			    read ? IBV_ACCESS_REMOTE_READ :
 				   IBV_ACCESS_REMOTE_WRITE);
-	if (!remote)
+	/* what is read of a window that was revoked must not get anywhere */
+	if (!remote || (read && mic_window_state(window)))
 		return false;
 	local = get_local(qp, wr->sg_list, flags, read);
 	if (!local)
@@ -168,11 +169,12 @@ static ALWAYS_INLINE bool add_or_swap(struct mic_qp *qp,
 	if (!is_simple(qp, wr, flags) || wr->sg_list->length != MIC_WORD_SIZE)
 		return false;
 	window = get_window(qp, wr->wr.atomic.rkey);
-	if (!window || mic_window_state(window))
+	if (!window)
 		return false;
 	remote = get_remote(window, wr->wr.atomic.remote_addr, MIC_WORD_SIZE,
 			    IBV_ACCESS_REMOTE_ATOMIC);
-	if (!remote || wr->wr.atomic.remote_addr % MIC_WORD_SIZE ||
+	if (!remote || mic_window_state(window) ||
+	    wr->wr.atomic.remote_addr % MIC_WORD_SIZE ||
 	    (uintptr_t)remote % MIC_WORD_SIZE)
 		return false;
 	local = get_local(qp, wr->sg_list, flags, true);
