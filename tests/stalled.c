@@ -119,6 +119,30 @@ static bool region_goes(struct setup *setup)
 	return good;
 }
 
+/* Somebody wants to wait for the page, and does not do so for ever. */
+static bool flush_ends(struct setup *setup)
+{
+	struct stall stall;
+	struct ibv_sge sge;
+	bool good;
+	int err;
+
+	stall_map(&stall);
+	good = check(stall_begin(&stall, setup->b_dev.pd),
+		     "the page is not asked for");
+	sge = (struct ibv_sge){
+		.addr = (uintptr_t)stall.addr,
+		.length = PAGE_BYTES,
+		.lkey = stall.mr->lkey,
+	};
+	err = ibv_advise_mr(setup->b_dev.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			    IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+	good = check(err == ETIMEDOUT, "ibv_advise_mr: %d", err) && good;
+	good = check(!ibv_dereg_mr(stall.mr), "ibv_dereg_mr fails") && good;
+	stall_unmap(&stall);
+	return good;
+}
+
 /* --- many processes ------------------------------------------------------------ */
 
 /* Tells how many pages somebody waits for, until its socket is closed. */
@@ -247,6 +271,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return hold(&setup);
 	tap_ok(region_goes(&setup), "the region goes: nobody waits any more");
+	tap_ok(flush_ends(&setup), "who is to wait for a page gives up");
 	setup_close(&setup);
 	return tap_end();
 }

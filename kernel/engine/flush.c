@@ -108,15 +108,19 @@ static enum mic_run mic_resp_flush_locked(struct mic_qp *qp,
 }
 
 /* The receive under way, if its SRQ still exists to hear of it. */
-static void mic_resp_flush_xrc(struct mic_qp *qp, struct mic_budget *budget)
+static enum mic_run mic_resp_flush_xrc(struct mic_qp *qp,
+				       struct mic_budget *budget)
 {
 	if (!qp->resp.active)
-		return;
+		return MIC_RUN_IDLE;
+	if (!mic_budget_left(budget))
+		return MIC_RUN_MORE;
 	if (mic_xrc_enter(qp, qp->resp.xrc_srqn)) {
 		mic_resp_flush_locked(qp, budget);
 		mic_xrc_leave(qp);
 	}
 	qp->resp.active = false;
+	return MIC_RUN_IDLE;
 }
 
 /**
@@ -132,7 +136,7 @@ enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget)
 
 	mutex_lock(&qp->resp.lock);
 	if (qp->type == IB_QPT_XRC_TGT)
-		mic_resp_flush_xrc(qp, budget);
+		run = mic_resp_flush_xrc(qp, budget);
 	else if (qp->type != IB_QPT_XRC_INI)
 		run = mic_resp_flush_locked(qp, budget);
 	mutex_unlock(&qp->resp.lock);

@@ -141,25 +141,19 @@ static void mic_cq_copy(const struct mic_cq *cq, struct mic_cqe *to, u32 tail,
 	}
 }
 
+/* What is copied at a time, and with the lock held at most. */
+#define MIC_CQ_PIECE	1024
+
 /* Most of it without the lock, in pieces, for there may be millions. */
 static int mic_cq_copy_early(struct mic_cq *cq, struct mic_cqe *to, u32 tail,
-			     u32 entries)
+			     int done, int n)
 {
-	int n, done = 0, round;
+	while (done < n) {
+		int end = min(n, done + MIC_CQ_PIECE);
 
-	for (round = 0; round < 2; round++) {
-		spin_lock_irq(&cq->lock);
-		n = mic_cq_pending(cq, tail, entries);
-		spin_unlock_irq(&cq->lock);
-		if (n < 0)
-			return n;
-		while (done < n) {
-			int end = min(n, done + 1024);
-
-			mic_cq_copy(cq, to, tail, done, end);
-			done = end;
-			cond_resched();
-		}
+		mic_cq_copy(cq, to, tail, done, end);
+		done = end;
+		cond_resched();
 	}
 	return done;
 }
@@ -173,14 +167,18 @@ static int mic_cq_move(struct mic_cq *cq, struct mic_buf **buf, u32 entries)
 	struct mic_cqe *to = (*buf)->va + MIC_CQ_RING_OFFSET;
 	u32 tail = READ_ONCE(cq->ctl->consumer);
 	struct mic_buf *old = cq->buf;
-	int done, n;
+	int done = 0, n;
 	u32 arm;
 
-	done = mic_cq_copy_early(cq, to, tail, entries);
-	if (done < 0)
-		return done;
 	spin_lock_irq(&cq->lock);
 	n = mic_cq_pending(cq, tail, entries);
+	/* more may come meanwhile, but no more than there is room for */
+	while (n - done > MIC_CQ_PIECE) {
+		spin_unlock_irq(&cq->lock);
+		done = mic_cq_copy_early(cq, to, tail, done, n);
+		spin_lock_irq(&cq->lock);
+		n = mic_cq_pending(cq, tail, entries);
+	}
 	if (n >= 0) {
 		mic_cq_copy(cq, to, tail, done, n);
 		arm = READ_ONCE(cq->ctl->arm);

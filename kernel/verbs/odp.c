@@ -15,6 +15,7 @@
  * answers RNR, the requester rests.
  */
 #include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -32,6 +33,9 @@
 
 /* What is brought in at a time when a program asks for it beforehand. */
 #define MIC_ODP_PREFETCH_BYTES	SZ_256K
+
+/* Whoever is to flush a piece waits so long. */
+#define MIC_ODP_FLUSH_HZ	(5 * HZ)
 
 static struct mic_pin *mic_pin_alloc(u32 npages, bool write)
 {
@@ -208,13 +212,19 @@ static int mic_prefetch(struct ib_pd *ibpd, bool write,
 	return err;
 }
 
-/* Until the pages are there, if they have to be. */
+/*
+ * Until the pages are there, if they have to be; but whoever has to provide them may
+ * never do so, and meanwhile the device can't go.
+ */
 static int mic_prefetch_piece(struct ib_pd *ibpd, bool write, bool flush,
 			      const struct ib_sge *sge)
 {
+	unsigned long end = jiffies + MIC_ODP_FLUSH_HZ;
 	int err;
 
 	while ((err = mic_prefetch(ibpd, write, sge)) == -EAGAIN && flush) {
+		if (time_after(jiffies, end))
+			return -ETIMEDOUT;
 		if (msleep_interruptible(1))
 			return -EINTR;
 	}

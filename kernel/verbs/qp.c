@@ -200,15 +200,14 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	qp->send_cq = init->send_cq ? to_mic_cq(init->send_cq) : NULL;
 	qp->recv_cq = init->recv_cq ? to_mic_cq(init->recv_cq) : NULL;
 	qp->xrcd = init->qp_type == IB_QPT_XRC_TGT ? init->xrcd : NULL;
-	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
-	/* an XRC target has no queues, whatever was asked for */
-	if (qp->type != IB_QPT_XRC_TGT)
-		qp->cap = init->cap;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mtu = IB_MTU_4096;
-	/* a target outlives the object of who has made it */
-	if (qp->type != IB_QPT_XRC_TGT)
-		mic_unread_init(&qp->unread, ibqp->uobject);
+	/* An XRC target has no queues, whatever was asked for, nor events of its own. */
+	if (qp->type == IB_QPT_XRC_TGT)
+		return;
+	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
+	qp->cap = init->cap;
+	mic_unread_init(&qp->unread, ibqp->uobject);
 }
 
 static int mic_qp_alloc_number(struct mic_qp *qp)

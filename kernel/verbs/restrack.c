@@ -74,6 +74,10 @@ static int mic_fill_end(struct sk_buff *msg, struct nlattr *table, int err)
 	return 0;
 }
 
+/*
+ * Anybody may ask, also whose the region is not, so nothing here tells where memory is:
+ * the IOVA of what a kernel registers fast is an address of the kernel's.
+ */
 static int mic_put_mr(struct sk_buff *msg, const struct mic_mr *mr)
 {
 	const struct mic_mkey *mkey = &mr->mkey;
@@ -84,8 +88,6 @@ static int mic_put_mr(struct sk_buff *msg, const struct mic_mr *mr)
 	       rdma_nl_put_driver_u32(msg, "valid", READ_ONCE(mkey->valid)) ?:
 	       rdma_nl_put_driver_u32_hex(msg, "access",
 					  READ_ONCE(mkey->access)) ?:
-	       rdma_nl_put_driver_u64_hex(msg, "iova",
-					  READ_ONCE(mkey->iova)) ?:
 	       rdma_nl_put_driver_u32(msg, "blocks", nblocks) ?:
 	       rdma_nl_put_driver_u32(msg, "block_size", nblocks ?
 				      1U << READ_ONCE(mr->win.shift) : 0) ?:

@@ -269,8 +269,6 @@ static void mic_srq_event(struct mic_srq *srq, enum ib_event_type type)
 		.event = type,
 	};
 
-	if (!mic_unread_may_raise(&srq->unread, type))
-		return;
 	mic_count(to_mic_dev(srq->ibsrq.device), MIC_CNT_ASYNC_EVENT);
 	if (srq->ibsrq.event_handler)
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
@@ -296,7 +294,9 @@ static enum mic_ack mic_srq_take_locked(struct mic_srq *srq,
 		return MIC_ACK_RNR;
 	mic_recv_copy(&srq->ring, sges, wr_id);
 	mic_ring_advance(&srq->ring);
-	if (srq->limit && n - 1 < srq->limit) {
+	/* a process that has many to read is told with a later one */
+	if (srq->limit && n - 1 < srq->limit &&
+	    mic_unread_may_raise(&srq->unread, IB_EVENT_SRQ_LIMIT_REACHED)) {
 		srq->limit = 0;
 		*event = IB_EVENT_SRQ_LIMIT_REACHED;
 	}

@@ -35,10 +35,10 @@ bool mic_unread_is_list(const struct list_head *list)
  */
 void mic_unread_init(struct mic_unread *unread, const void *uobject)
 {
-	const struct mic_uevent_object *uevent = uobject;
+	const struct mic_uevent_object *object = uobject;
 
-	if (uevent && mic_unread_is_list(&uevent->event_list))
-		unread->list = &uevent->event_list;
+	if (object && mic_unread_is_list(&object->event_list))
+		unread->object = object;
 }
 
 /**
@@ -47,20 +47,27 @@ void mic_unread_init(struct mic_unread *unread, const void *uobject)
  * @type: event that is to be raised
  *
  * Without the list's lock: what is read right now counts the next time. The first of
- * its kind is always raised, so that there are a few more than MIC_UNREAD_MAX at most.
+ * its kind is always raised, so that there may be a few more than MIC_UNREAD_MAX.
  *
  * Context: any.
  * Return: false if it is not to be raised.
  */
 bool mic_unread_may_raise(struct mic_unread *unread, enum ib_event_type type)
 {
-	if (!unread->list)
+	const struct mic_uevent_object *object = unread->object;
+	u32 reported;
+
+	if (!object)
 		return true;
-	if (list_empty(unread->list)) {
-		atomic_set(&unread->count, 0);
+	reported = READ_ONCE(object->events_reported);
+	if (list_empty(&object->event_list)) {
+		/* some may have been lost, for want of memory or of who reads them */
+		atomic_set(&unread->raised, reported);
 		WRITE_ONCE(unread->kinds, 0);
 	}
-	if (!test_and_set_bit(type, &unread->kinds))
-		return true;
-	return atomic_add_unless(&unread->count, 1, MIC_UNREAD_MAX);
+	if (test_and_set_bit(type, &unread->kinds) &&
+	    (s32)(atomic_read(&unread->raised) - reported) >= MIC_UNREAD_MAX)
+		return false;
+	atomic_inc(&unread->raised);
+	return true;
 }

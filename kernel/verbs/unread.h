@@ -14,7 +14,8 @@
 
 /*
  * How struct ib_uevent_object is, with which objects begin that have events, and which
- * is in a header of ib_core's own: @event_list has those that were not read yet.
+ * is in a header of ib_core's own: @event_list has those that were not read yet,
+ * @events_reported counts the others.
  */
 struct mic_uevent_object {
 	struct ib_uobject uobject;
@@ -25,13 +26,13 @@ struct mic_uevent_object {
 
 /**
  * struct mic_unread - asynchronous events of an object, as far as they are counted
- * @list: ib_core's list of those that were not read; NULL: they are not counted
- * @count: how many there are at most
- * @kinds: bits of enum ib_event_type: such ones may be among them
+ * @object: ib_core's; NULL: they are not counted
+ * @raised: as many, counted as &mic_uevent_object.events_reported counts what was read
+ * @kinds: bits of enum ib_event_type: such ones may be among those not read
  */
 struct mic_unread {
-	const struct list_head *list;
-	atomic_t count;
+	const struct mic_uevent_object *object;
+	atomic_t raised;
 	unsigned long kinds;
 };
 

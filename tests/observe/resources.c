@@ -167,7 +167,6 @@ static bool region_listed(struct setup *setup)
 	       word_is(line, "drv_kind", "user") &&
 	       number_is(line, "drv_valid", 1) &&
 	       number_is(line, "drv_access", ACCESS_ALL) &&
-	       number_is(line, "drv_iova", setup->a_mem.rdma_addr) &&
 	       number_is(line, "drv_windows", 0) &&
 	       check(number_after(line, "drv_blocks") *
 				     number_after(line, "drv_block_size") >=
