@@ -344,6 +344,9 @@ def serve(args):
 
 def main():
     args = options()
+    if not hasattr(os, "eventfd"):
+        fail(f"this is Python {sys.version.split()[0]}",
+             "run it with Python 3.10 or later, which has eventfd")
 
     def end(*_):
         raise KeyboardInterrupt

@@ -270,6 +270,23 @@ def mistakes_are_told(folder):
     must(not os.path.exists(path), "it leaves a socket")
 
 
+# Runs the program in a Python that lacks what came with 3.10.
+OLD = "import os, runpy, sys; del os.eventfd, sys.argv[0]; " \
+      "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+@case
+def an_old_python_is_told_of(folder):
+    path = f"{folder}/socket"
+    done = subprocess.run(
+        [sys.executable, "-c", OLD, program, path],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=SECONDS, check=False)
+    must(done.returncode == 1 and "Python 3.10 or later" in done.stderr,
+         f"{done.returncode}, {done.stderr}")
+    must(not os.path.exists(path), "it has begun")
+
+
 def main():
     for number, function in enumerate(cases, 1):
         name = function.__name__.replace("_", " ")

@@ -118,4 +118,6 @@ full_cases() {
 	expect "libibverbs-mic: for one release of libibverbs" \
 		rpm_requires libibverbs-mic 'libibverbs\(.*\) >= 44' \
 		'libibverbs\(.*\) < 45'
+	expect "mic-ivshmem-server: for Python with eventfd" \
+		rpm_requires mic-ivshmem-server 'python3 >= 3\.10'
 }
