@@ -320,6 +320,21 @@ def remove_stale(path):
     os.unlink(path)
 
 
+def tell_starter(state):
+    """systemd, of a service with Type=notify: sd_notify(3) without its library."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    if path[0] == "@":
+        path = "\0" + path[1:]  # a name that is no file's
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.sendto(state, path)
+        except OSError as error:
+            print(f"mic-ivshmem-server: NOTIFY_SOCKET: {error.strerror}",
+                  file=sys.stderr)  # who connects is served all the same
+
+
 def serve(args):
     group = grp.getgrnam(args.group).gr_gid if args.group else -1
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -336,6 +351,7 @@ def serve(args):
         os.chmod(args.socket, args.mode)
         size = os.fstat(memory).st_size >> 20
         server.say(f"{args.socket}: a region of {size} MiB")
+        tell_starter(b"READY=1")
         while True:
             server.dispatch(None)
     finally:
@@ -344,6 +360,9 @@ def serve(args):
 
 def main():
     args = options()
+    if not hasattr(os, "eventfd"):
+        fail(f"this is Python {sys.version.split()[0]}",
+             "run it with Python 3.10 or later, which has eventfd")
 
     def end(*_):
         raise KeyboardInterrupt

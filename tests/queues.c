@@ -370,6 +370,62 @@ static bool thread_domain(struct setup *setup)
 	       check(!ibv_dealloc_td(td), "thread domain") && ok;
 }
 
+static bool cq_refused(struct setup *setup, struct ibv_pd *domain,
+		       const char *what)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 64,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+		.parent_domain = domain,
+	};
+	struct ibv_cq_ex *cq;
+
+	errno = 0;
+	cq = ibv_create_cq_ex(setup->a_dev.ctx, &attr);
+	if (cq)
+		ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
+	return check(!cq && errno == EINVAL, "a queue in %s: %s", what,
+		     cq ? "accepted" : strerror(errno));
+}
+
+static bool domain_refused(struct ibv_context *ctx, struct ibv_pd *pd,
+			   const char *what)
+{
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+	struct ibv_pd *domain;
+
+	errno = 0;
+	domain = ibv_alloc_parent_domain(ctx, &attr);
+	if (domain)
+		ibv_dealloc_pd(domain);
+	return check(!domain && errno == EINVAL, "a parent domain of %s: %s",
+		     what, domain ? "accepted" : strerror(errno));
+}
+
+/* What is no domain of the kind that is wanted, or another context's. */
+static bool wrong_domains(struct setup *setup)
+{
+	struct ibv_context *other = device_open_context(setup->a_dev.name);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = other ? ibv_alloc_pd(other) : NULL,
+	};
+	struct ibv_pd *domain = NULL;
+	bool ok;
+
+	if (attr.pd)
+		domain = ibv_alloc_parent_domain(other, &attr);
+	if (!domain)
+		bail("no parent domain: %s", strerror(errno));
+	ok = cq_refused(setup, NULL, "none");
+	ok = cq_refused(setup, setup->a_dev.pd, "a protection domain") && ok;
+	ok = cq_refused(setup, domain, "another context's") && ok;
+	ok = domain_refused(other, NULL, "none") && ok;
+	ok = domain_refused(other, setup->a_dev.pd, "another context's") && ok;
+	return check(!ibv_dealloc_pd(domain), "parent domain") &&
+	       check(!ibv_dealloc_pd(attr.pd), "protection domain") &&
+	       check(!ibv_close_device(other), "the context") && ok;
+}
+
 static bool single_threaded(struct setup *setup)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -451,6 +507,7 @@ static const struct {
 	{ post_while_polling, "posted anew for each that is read" },
 	{ arm_while_polling, "armed between start_poll and end_poll" },
 	{ thread_domain, "a thread domain" },
+	{ wrong_domains, "domains that are none, or another context's" },
 	{ single_threaded, "a completion queue of one thread" },
 	{ list_with_bad_request, "a list with a bad request" },
 	{ srq_list, "lists of shared receives" },

@@ -125,6 +125,17 @@ struct ibv_cq *mic_create_cq(struct ibv_context *context, int cqe,
 	return cq ? &cq->vcq.cq : NULL;
 }
 
+/* What is named as a parent domain has to be one, of this context. */
+static bool parent_is_one(const struct ibv_context *context,
+			  const struct ibv_cq_init_attr_ex *attr)
+{
+	struct ibv_pd *pd = attr->parent_domain;
+
+	if (!(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD))
+		return true;
+	return pd && pd->context == context && to_mpd(pd)->parent_of;
+}
+
 struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
 				   struct ibv_cq_init_attr_ex *attr)
 {
@@ -140,6 +151,10 @@ struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
 	    ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 	     (attr->flags & ~flags))) {
 		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!parent_is_one(context, attr)) {
+		errno = EINVAL;
 		return NULL;
 	}
 	cq = new_cq(context, attr);

@@ -203,6 +203,25 @@ static bool operations_in_place(const struct verbs_context *vctx)
 	return true;
 }
 
+/*
+ * Nor must its objects differ from ours: ibv_qp_ex, which is in front of the mask of
+ * a queue pair, became longer with rdma-core 45, while the interface kept its number.
+ * So nothing but the mask is set, then all else, and the library says what it finds.
+ */
+static bool objects_in_place(void)
+{
+	struct verbs_qp qp[2];
+	bool yes, no;
+
+	memset(qp, 0, sizeof(qp));
+	qp->comp_mask = VERBS_QP_EX;
+	yes = ibv_qp_to_qp_ex(&qp->qp) == &qp->qp_ex;
+	memset(qp, 0xff, sizeof(qp));
+	qp->comp_mask = ~(uint32_t)VERBS_QP_EX;
+	no = !ibv_qp_to_qp_ex(&qp->qp);
+	return yes && no;
+}
+
 /* Open a context on @cmd_fd, which it owns from here on. */
 static struct mic_context *new_context(struct ibv_device *device, int cmd_fd)
 {
@@ -217,7 +236,7 @@ static struct mic_context *new_context(struct ibv_device *device, int cmd_fd)
 	pthread_mutex_init(&ctx->lock, NULL);
 	mic_keys_init(&ctx->keys);
 	verbs_set_ops(&ctx->vctx, &mic_ops);
-	if (!operations_in_place(&ctx->vctx)) {
+	if (!operations_in_place(&ctx->vctx) || !objects_in_place()) {
 		fprintf(stderr,
 			"libmic: was not built for this release of libibverbs; build it again with the libibverbs-dev that is installed\n");
 		mic_free_context(&ctx->vctx.context);

@@ -85,8 +85,11 @@ static struct mic_cqe *get_slot(struct mic_cq *cq)
 {
 	struct mic_own *own = &cq->own;
 
-	/* both kinds together are what the program has made the queue for */
-	if (own->lost ||
+	/*
+	 * Both kinds together are what the program has made the queue for. The
+	 * slots may be fewer, and who saw room then is not alone.
+	 */
+	if (own->lost || mic_own_count(own) > own->mask ||
 	    count_seen(cq) + mic_own_count(own) >= cq->ring.entries)
 		return NULL;
 	return &own->slots[atomic_load_explicit(&own->producer,

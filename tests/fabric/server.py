@@ -34,13 +34,13 @@ def must(condition, text):
 
 
 class Server:
-    def __init__(self, folder, *options, path=None):
+    def __init__(self, folder, *options, path=None, wait=True):
         self.path = path or f"{folder}/socket"
         # pylint: disable=consider-using-with
         self.process = subprocess.Popen(
             [program, *options, self.path], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.first = self.process.stdout.readline()
+        self.first = self.process.stdout.readline() if wait else ""
 
     def __enter__(self):
         return self
@@ -222,6 +222,34 @@ def it_ends_in_order(folder):
 
 
 @case
+def who_starts_it_is_told_when_it_is_ready(folder):
+    for name in f"{folder}/notify", "@mic-server-test-%d" % os.getpid():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as starter:
+            starter.settimeout(SECONDS)
+            starter.bind(name.replace("@", "\0"))
+            os.environ["NOTIFY_SOCKET"] = name
+            try:
+                server = Server(folder, "-m", "660", wait=False)
+            finally:
+                del os.environ["NOTIFY_SOCKET"]
+            with server:
+                must(starter.recv(100) == b"READY=1", "it says another thing")
+                must(os.stat(server.path).st_mode & 0o777 == 0o660,
+                     "the socket's mode is another then")
+                with Device(server) as a:
+                    a.begin()
+                must(server.end()[0] == 0, "it does not end in order")
+
+
+@case
+def its_service_waits_for_that(folder):
+    del folder
+    unit = os.path.dirname(program) + "/mic-ivshmem-server@.service.in"
+    with open(unit, encoding="ascii") as file:
+        must("Type=notify\n" in file.readlines(), "it is of another type")
+
+
+@case
 def the_socket_of_a_killed_server_is_replaced(folder):
     with Server(folder) as server:
         server.end(signal.SIGKILL)
@@ -268,6 +296,23 @@ def mistakes_are_told(folder):
         file.truncate(1 << 20)
     refuses(1, "bytes, not", "-f", f"{folder}/region", "-s", "2M", path)
     must(not os.path.exists(path), "it leaves a socket")
+
+
+# Runs the program in a Python that lacks what came with 3.10.
+OLD = "import os, runpy, sys; del os.eventfd, sys.argv[0]; " \
+      "runpy.run_path(sys.argv[0], run_name='__main__')"
+
+
+@case
+def an_old_python_is_told_of(folder):
+    path = f"{folder}/socket"
+    done = subprocess.run(
+        [sys.executable, "-c", OLD, program, path],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=SECONDS, check=False)
+    must(done.returncode == 1 and "Python 3.10 or later" in done.stderr,
+         f"{done.returncode}, {done.stderr}")
+    must(not os.path.exists(path), "it has begun")
 
 
 def main():

@@ -97,9 +97,27 @@ rpms_are_made() {
 		[ "$(find "$top/RPMS" -name '*.rpm' | wc -l)" -ge 6 ]
 }
 
+# rpm_requires PACKAGE PATTERN...: it requires what matches each.
+rpm_requires() {
+	local package=$1 pattern
+
+	shift
+	rpm -qp --requires "$(find "$SCRATCH/rpm/RPMS" \
+		-name "$package-$VERSION-*.rpm")" >"$SCRATCH/requires" || return
+	cat "$SCRATCH/requires"
+	for pattern in "$@"; do
+		grep -qxE "$pattern" "$SCRATCH/requires" || return
+	done
+}
+
 full_cases() {
 	expect "lintian has nothing to say" lintian --allow-root \
 		--fail-on error,warning "$SCRATCH"/*.changes
 	expect "DKMS builds the modules" dkms_builds
 	expect "the RPMs are made" rpms_are_made
+	expect "libibverbs-mic: for one release of libibverbs" \
+		rpm_requires libibverbs-mic 'libibverbs\(.*\) >= 44' \
+		'libibverbs\(.*\) < 45'
+	expect "mic-ivshmem-server: for Python with eventfd" \
+		rpm_requires mic-ivshmem-server 'python3 >= 3\.10'
 }
