@@ -22,7 +22,7 @@ static void queue_open(struct mic_cq *cq, bool ignore_overrun)
 	cq->ring.entries = ENTRIES;
 	cq->ring.ctl = &ctl;
 	cq->ring.elements = calloc(ENTRIES, sizeof(*cq->ring.elements));
-	mic_own_init(&cq->own);
+	mic_own_init(&cq->own, true);
 	if (!cq->ring.elements || !mic_own_create(cq))
 		bail("no memory");
 	if (cq->own.mask >= ENTRIES)
