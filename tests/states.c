@@ -8,29 +8,20 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <rdma/ib_user_verbs.h>
 
 #include "clock.h"
 #include "event.h"
 #include "proxy.h"
 #include "setup.h"
+#include "states.h"
 #include "tap.h"
 #include "work.h"
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES 8192UL
 #define RECEIVE_OFFSET 4096U
 #define RECEIVE_BYTES 512U
 
-struct pair {
-	struct setup *setup;
-	struct endpoint a;
-	struct endpoint b;
-};
-
-static bool expect_state(const struct endpoint *ep, enum ibv_qp_state state)
+bool expect_state(const struct endpoint *ep, enum ibv_qp_state state)
 {
 	enum ibv_qp_state found = endpoint_state(ep);
 
@@ -346,12 +337,14 @@ static bool refuse_attributes(struct pair *pair)
 		{ IBV_QP_ALT_PATH, "an alternate path" },
 		{ IBV_QP_PATH_MIG_STATE, "path migration" },
 		{ IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE, "both" },
+		{ IBV_QP_RATE_LIMIT, "a rate" },
 	};
 	struct ibv_qp_attr attr = {
 		.alt_ah_attr = { .is_global = 1, .port_num = 1 },
 		.alt_port_num = 1,
 		.alt_timeout = 14,
 		.path_mig_state = IBV_MIG_REARM,
+		.rate_limit = 1000,
 	};
 	struct ibv_qp_rate_limit_attr rate = { .rate_limit = 1000 };
 	unsigned int i;
@@ -369,7 +362,7 @@ static bool refuse_attributes(struct pair *pair)
 	return check(error == EOPNOTSUPP, "other capacities: %s",
 		     strerror(error)) &&
 	       check(ibv_modify_qp_rate_limit(pair->a.qp, &rate) == EOPNOTSUPP,
-		     "a rate") &&
+		     "a rate, by its own call") &&
 	       exchange_empty(&pair->a, &pair->b, 1);
 }
 
@@ -484,71 +477,6 @@ static bool destroy_busy(struct pair *pair)
 		ok = cq_stays_empty(send_cq, 0) && cq_stays_empty(recv_cq, 0);
 	}
 	return ok;
-}
-
-/* As libibverbs asks the kernel, but for what libmic refuses before. Return: errno. */
-static int modify_raw(struct ibv_qp *qp, struct ib_uverbs_modify_qp attr)
-{
-	struct {
-		struct ib_uverbs_cmd_hdr hdr;
-		struct ib_uverbs_modify_qp cmd;
-	} request = {
-		.hdr = {
-			.command = IB_USER_VERBS_CMD_MODIFY_QP,
-			.in_words = sizeof(request) / 4,
-		},
-		.cmd = attr,
-	};
-
-	request.cmd.qp_handle = qp->handle;
-	if (write(qp->context->cmd_fd, &request, sizeof(request)) ==
-	    sizeof(request))
-		return 0;
-	return errno;
-}
-
-/* The kernel refuses them itself, and what is beyond its limits. */
-static bool kernel_refuses_attributes(struct pair *pair)
-{
-	static const struct {
-		const char *name;
-		struct ib_uverbs_modify_qp attr;
-		int error;
-	} attempts[] = {
-		{ "nothing", { .attr_mask = 0 }, 0 },
-		{ "a timer",
-		  { .attr_mask = IBV_QP_MIN_RNR_TIMER, .min_rnr_timer = 31 },
-		  0 },
-		{ "too large a timer",
-		  { .attr_mask = IBV_QP_MIN_RNR_TIMER, .min_rnr_timer = 32 },
-		  EINVAL },
-		{ "another path",
-		  { .attr_mask = IBV_QP_ALT_PATH,
-		    .alt_port_num = 1,
-		    .alt_dest = { .port_num = 1 } },
-		  EINVAL },
-		{ "path migration",
-		  { .attr_mask = IBV_QP_PATH_MIG_STATE,
-		    .path_mig_state = IBV_MIG_REARM },
-		  EOPNOTSUPP },
-		{ "other capacities", { .attr_mask = IBV_QP_CAP }, EINVAL },
-		{ "more READs at once than there can be",
-		  { .attr_mask = IBV_QP_MAX_QP_RD_ATOMIC,
-		    .max_rd_atomic = 129 },
-		  EINVAL },
-	};
-	bool ok = true;
-	unsigned int i;
-
-	for (i = 0; i < COUNT(attempts); i++) {
-		int error = modify_raw(pair->a.qp, attempts[i].attr);
-
-		ok = check(error == attempts[i].error, "%s: %s instead of %s",
-			   attempts[i].name, strerror(error),
-			   strerror(attempts[i].error)) &&
-		     ok;
-	}
-	return expect_state(&pair->a, IBV_QPS_RTS) && ok;
 }
 
 static const struct {

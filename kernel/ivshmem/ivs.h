@@ -22,6 +22,7 @@
 
 #include "lane.h"
 #include "layout.h"
+#include "wire.h"
 
 struct mic_aperture;
 struct mic_path;

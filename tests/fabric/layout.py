@@ -3,7 +3,9 @@
 """Does Documentation/fabric.md say of the region what kernel/ivshmem/layout.h does?
 
 Each table of fields in the one is compared with the offsets and sizes that the
-compiler gives the other, and each field of the other must be in a table.
+compiler gives the other, and each field of the other must be in a table. The table of
+numbers is compared with what kernel/ivshmem/wire.h says that the enums have, and all
+of their names that go through the region must be there.
 """
 
 import re
@@ -13,6 +15,9 @@ import tempfile
 
 DOCUMENT = "Documentation/fabric.md"
 HEADER = "kernel/ivshmem/layout.h"
+WIRE = "kernel/ivshmem/wire.h"
+OP = "kernel/include/mic/op.h"
+SHARE = "kernel/include/mic/share.h"
 
 # What comes before each table, and the structure it is about.
 TABLES = (
@@ -22,9 +27,15 @@ TABLES = (
     ("### Lanes", "mic_rec"),
     ("A **request**", "mic_rec_request"),
     ("A **response**", "mic_rec_response"),
+    ("An **extent**", "mic_extent"),
+    ("A **frame**", "mic_rec_frame"),
     ("### Slices", "mic_region_map"),
     ("A **beacon**", "mic_beacon"),
 )
+
+# The enums that go through the region, and of them what does not.
+ENUMS = ("mic_rec_type", "mic_rec_flags", "mic_op_code", "mic_op_flags", "mic_ack")
+INSIDE = {"MIC_REC_FLAGS", "MIC_ACK_PENDING", "MIC_ACK_AGAIN"}
 
 PRELUDE = """
 #include <assert.h>
@@ -42,10 +53,30 @@ BITS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 TYPE = re.compile(r"(?:(u\d+)(?:\[(\d+)\])?|(\d+) each)(?: ×(\d+))?$")
 
 
-def rows(text, mark):
+def read(name):
+    with open(name, encoding="utf-8") as file:
+        return file.read()
+
+
+def part(header, what):
+    """What a structure or an enum consists of."""
+    return re.search(rf"\n{what} {{\n(.*?)\n}};", header, re.S).group(1)
+
+
+def gathered():
+    """What goes through the region, from all headers that have some of it."""
+    header, op, share = read(HEADER), read(OP), read(SHARE)
+    parts = [f"enum {name} {{\n{part(op, f'enum {name}')}\n}};"
+             for name in ENUMS if f"\nenum {name} {{" in op]
+    parts.append(f"struct mic_extent {{\n{part(share, 'struct mic_extent')}\n}};")
+    parts += re.findall(r"^#define MIC_(?:EXTENTS_MAX|MAP_EXTENTS)\b.*", op + share, re.M)
+    return "\n".join([header, *parts, ""])
+
+
+def rows(text, mark, head="| offset"):
     """The cells of the table behind a line that begins with a mark."""
     lines = text[text.index("\n" + mark):].splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| offset"))
+    start = next(i for i, line in enumerate(lines) if line.startswith(head))
     for line in lines[start + 2:]:
         if not line.startswith("|"):
             break
@@ -69,7 +100,7 @@ def documented(text, mark):
 
 def declared(header, struct):
     """The names of a structure's fields, without what is 0."""
-    body = re.search(rf"\nstruct {struct} {{\n(.*?)\n}};", header, re.S).group(1)
+    body = part(header, f"struct {struct}")
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
     names = re.findall(r"(\w+)(?:\[\w+\])?;", body)
     return {name for name in names if not re.match(r"zero\d*$|rec$", name)}
@@ -115,14 +146,44 @@ def constants(text, header):
         "MIC_REGION_HDR", "sizeof(struct mic_region_node)",
         "sizeof(struct mic_region_channel)", "MIC_LANES",
         "MIC_REGION_VERSION", "MIC_REGION_GIDS", "MIC_MAP_SLOTS",
-        "MIC_SLICE_TABLE", "MIC_REGION_NODES"))
-    hdr, node, channel, lanes, version, gids, slots, table, nodes = values
+        "MIC_SLICE_TABLE", "MIC_REGION_NODES", "MIC_LANE_REQUEST",
+        "MIC_LANE_RESPONSE", "MIC_LANE_FRAME", "sizeof(struct mic_rec_request)",
+        "sizeof(struct mic_rec_response)", "sizeof(struct mic_rec_frame)",
+        "MIC_EXTENTS_MAX", "MIC_REGION_ALIGN"))
+    hdr, node, channel, lanes, version, gids, slots, table, nodes = values[:9]
+    request, response, frame, asks, answers, carries, extents, align = values[9:]
     return [phrase for phrase in (
         f"| 0 | {hdr} | header |", f"| {hdr} | {node} × nodes | node table |",
         f"| {channel} × nodes² | channels;", f"| {lanes} × `lane_size` × nodes² |",
         f"| version | {version} |", f"at most {gids} |",
         f"{slots} entries for each of the {nodes} nodes", f"at {table},",
+        f"Lane {request} carries requests, {response} responses, {frame} Ethernet",
+        f"**request** has a header of {asks} bytes",
+        f"**response** has a header of {answers} bytes",
+        f"**frame** has a header of {carries} bytes",
+        f"behind its header, up to {extents}.", f"multiples of {align},",
     ) if phrase not in text.replace("\n", " ")]
+
+
+def numbers(text, header):
+    """What is not the same of document, asserted values and enums, in words."""
+    said = {name: int(value) for row in rows(text, "#### Numbers", "| field")
+            for value, name in re.findall(r"(\d+) `(\w+)`", row[1])}
+    held = {name: int(value) for name, value in
+            re.findall(r"static_assert\((\w+) == (\d+)\);", read(WIRE))}
+    for name in sorted(said.keys() | held.keys()):
+        if said.get(name) != held.get(name):
+            yield f"{name} is {held.get(name)} in {WIRE}; " \
+                  f"the document says {said.get(name)}"
+    enums = [name for one in ENUMS for name in
+             re.findall(r"^\t(\w+)", part(header, f"enum {one}"), re.M)]
+    for name in sorted(set(enums) - INSIDE - said.keys()):
+        yield f"{name} is not in the document"
+    # the others are the kernel's, which is not here
+    ours = sorted(name for name in said if name.startswith("MIC_"))
+    for name, value in zip(ours, compiled(header, ours)):
+        if value != said[name]:
+            yield f"{name} is {value}; the document says {said[name]}"
 
 
 def report(number, name, wrong):
@@ -133,18 +194,16 @@ def report(number, name, wrong):
 
 
 def main():
-    with open(DOCUMENT, encoding="utf-8") as file:
-        text = file.read()
-    with open(HEADER, encoding="utf-8") as file:
-        header = file.read()
-    failed = False
-    for i, (mark, struct) in enumerate(TABLES):
-        failed |= report(i + 1, struct, list(
-            compare(header, struct, documented(text, mark))))
-    failed |= report(len(TABLES) + 1, "numbers in the text",
-                     [f"not there: {one}" for one in constants(text, header)])
-    print(f"1..{len(TABLES) + 1}")
-    return failed
+    text = read(DOCUMENT)
+    header = gathered()
+    results = [(struct, list(compare(header, struct, documented(text, mark))))
+               for mark, struct in TABLES]
+    results.append(("numbers in the text",
+                    [f"not there: {one}" for one in constants(text, header)]))
+    results.append(("numbers with a name", list(numbers(text, header))))
+    failed = [report(i + 1, name, wrong) for i, (name, wrong) in enumerate(results)]
+    print(f"1..{len(failed)}")
+    return any(failed)
 
 
 sys.exit(main())

@@ -213,13 +213,32 @@ static bool check_late(struct scene *scene, const struct outcome *outcome)
 
 /* --- afterwards ------------------------------------------------------------- */
 
-/* From SQE a queue pair can go on, and receives of the other side have not ended. */
+/* Only the send queue has stopped: a message from the other side is received. */
+static bool check_receives(struct scene *scene)
+{
+	struct region *a_mem = &scene->setup->a_mem;
+	struct ibv_sge to = region_sge(a_mem, GOOD_OFFSET, BAD_BYTES);
+	struct ibv_sge from = region_sge(&scene->setup->b_mem, GOOD_OFFSET,
+					 BAD_BYTES);
+	struct ibv_send_wr wr = send_wr(GOOD_ID, IBV_WR_SEND, &from, 1);
+
+	post_recv(&scene->a, GOOD_ID, &to, 1);
+	post_send(&scene->b, &wr);
+	return cq_expect(scene->b.send_cq, GOOD_ID, IBV_WC_SUCCESS) &&
+	       cq_expect(scene->a.recv_cq, GOOD_ID, IBV_WC_SUCCESS) &&
+	       holds(a_mem, GOOD_OFFSET, GOOD_OFFSET + BAD_BYTES, B_BYTE) &&
+	       is_in(&scene->a, IBV_QPS_SQE, "requester");
+}
+
+/* From SQE a queue pair can go on, and receives of neither side have ended. */
 static bool check_goes_on(struct scene *scene)
 {
 	struct ibv_send_wr wr = scene_send(scene, GOOD_ID, IBV_WR_SEND, NULL);
 
 	if (endpoint_state(&scene->a) != IBV_QPS_SQE)
 		return true;
+	if (!check_receives(scene))
+		return false;
 	endpoint_go(&scene->a, IBV_QPS_RTS);
 	post_send(&scene->a, &wr);
 	return cq_expect(scene->a.send_cq, GOOD_ID, IBV_WC_SUCCESS) &&

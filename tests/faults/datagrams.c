@@ -187,6 +187,26 @@ static bool is_in(const struct endpoint *ep, enum ibv_qp_state expected)
 		     state_name(state), state_name(expected));
 }
 
+/* The send queue has stopped, receives go on: a datagram from the other side arrives. */
+static bool sender_receives(struct datagrams *d)
+{
+	struct setup *setup = d->setup;
+	struct ibv_ah *to_a = address_handle(&setup->b_dev, &setup->a_dev.gid);
+	struct ibv_sge to = region_sge(&setup->a_mem, RECEIVE_OFFSET,
+				       RECEIVE_BYTES);
+	struct ibv_sge from = region_sge(&setup->b_mem, GOOD_OFFSET, BAD_BYTES);
+	struct ibv_send_wr wr = datagram(d, GOOD_ID, to_a, &from);
+	bool ok;
+
+	wr.wr.ud.remote_qpn = d->a.qp->qp_num;
+	post_recv(&d->a, GOOD_ID, &to, 1);
+	post_send(&d->b, &wr);
+	ok = cq_expect(d->b.send_cq, GOOD_ID, IBV_WC_SUCCESS) &&
+	     cq_expect(d->a.recv_cq, GOOD_ID, IBV_WC_SUCCESS) &&
+	     is_in(&d->a, IBV_QPS_SQE);
+	return check(!ibv_destroy_ah(to_a), "ibv_destroy_ah fails") && ok;
+}
+
 /* Nothing leaves, and once the queue is in RTS again it does. */
 static bool sender_fails(struct datagrams *d, enum ibv_wc_status status)
 {
@@ -195,7 +215,7 @@ static bool sender_fails(struct datagrams *d, enum ibv_wc_status status)
 	if (!cq_expect(d->a.send_cq, BAD_ID, status) ||
 	    !cq_expect(d->a.send_cq, LATE_SEND_ID, IBV_WC_WR_FLUSH_ERR) ||
 	    !is_in(&d->a, IBV_QPS_SQE) || !is_in(&d->b, IBV_QPS_RTS) ||
-	    !cq_stays_empty(d->b.recv_cq, 0))
+	    !cq_stays_empty(d->b.recv_cq, 0) || !sender_receives(d))
 		return false;
 	endpoint_go(&d->a, IBV_QPS_RTS);
 	return arrives(d, FIRST_RECEIVE_ID);

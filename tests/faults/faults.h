@@ -73,6 +73,10 @@ struct scene {
 	struct ibv_mw *mw;
 	struct xrc other_xrc;
 	struct message *message; /* of several segments, or NULL */
+	/* what a's port had counted before, if it counts */
+	bool counted;
+	uint64_t rnr_retries;
+	uint64_t retries;
 };
 
 /* What the first receive of the responder ends with. */
@@ -240,6 +244,10 @@ void extra_region(struct scene *scene, struct ibv_pd *pd, int access);
 bool check_outcome(struct scene *scene, const struct fault *fault);
 const struct outcome *fault_outcome(const struct fault *fault,
 				    enum service service);
+
+/* Was the request repeated as often as a's options say, and no more, in between? */
+void retries_begin(struct scene *scene, const struct fault *fault);
+bool retries_end(const struct scene *scene, const struct fault *fault);
 
 /*
  * Datagrams; completion queues without room; opcodes that a type lacks; early

@@ -2,9 +2,10 @@
 /*
  * What goes wrong goes wrong by the book: for each operation and each fault
  * the completion on either side, the state of both queue pairs, the flushed
- * requests, the events, and memory that stays as it was. After each case a
- * connection between the same processes still works. With "short" each fault is
- * that of one operation, of each in turn, and nothing else is tried.
+ * requests, the events, how often it was tried, and memory that stays as it was.
+ * After each case a connection between the same processes still works. With
+ * "short" each fault is that of one operation, of each in turn, and nothing else
+ * is tried.
  */
 #include <string.h>
 
@@ -94,7 +95,9 @@ static bool run_fault(struct setup *setup, struct neighbours *neighbours,
 	scene.neighbours = neighbours;
 	if (table->is_long)
 		message_open(&scene);
-	ok = scene_works(&scene, GOOD_ID) && carry_out(&scene, table, fault);
+	retries_begin(&scene, fault);
+	ok = scene_works(&scene, GOOD_ID) && carry_out(&scene, table, fault) &&
+	     retries_end(&scene, fault);
 	scene_close(&scene);
 	return neighbours_work(neighbours) && ok;
 }

@@ -396,14 +396,50 @@ static const struct counter_case cases[] = {
 		.a = { { "rdma_reads", 4 }, { "rdma_read_bytes", 1200 } },
 	},
 	{
+		.name = "100 READs, answered within local_ca_ack_delay",
+		.run = count_answers,
+		.a = { { "rdma_reads", 100 }, { "rdma_read_bytes", 800 } },
+	},
+	{
 		.name = "3 atomics",
 		.run = case_atomics,
+		.a = { { "atomics", 3 }, { "atomic_bytes", 24 } },
+	},
+	{
+		.name = "3 atomic writes",
+		.run = count_atomic_writes,
 		.a = { { "atomics", 3 }, { "atomic_bytes", 24 } },
 	},
 	{
 		.name = "2 local operations",
 		.run = case_local,
 		.a = { { "local_operations", 2 } },
+	},
+	{
+		.name = "a bind and a local invalidation",
+		.run = count_local_invalidation,
+		.a = { { "local_operations", 2 } },
+	},
+	{
+		.name = "a bind, and a SEND that invalidates",
+		.run = count_remote_invalidation,
+		.a = { { "sends", 1 }, { "send_bytes", 64 } },
+		.b = { { "local_operations", 1 },
+		       { "receives", 1 },
+		       { "receive_bytes", 64 } },
+	},
+	{
+		.name = "XRC: a WRITE, a SEND, and one without a receive",
+		.run = count_xrc,
+		.a = { { "rdma_writes", 1 },
+		       { "rdma_write_bytes", 64 },
+		       { "sends", 1 },
+		       { "send_bytes", 64 },
+		       { "rnr_retries", 3 },
+		       { "rnr_retries_exceeded", 1 } },
+		.b = { { "receives", 1 },
+		       { "receive_bytes", 64 },
+		       { "rnr_nak_sent", 4 } },
 	},
 	{
 		/* by the worker, however short the timer: a caller does not wait */

@@ -33,6 +33,8 @@ void request(struct setup *setup, uint64_t id, enum ibv_wr_opcode opcode,
 		wr.wr.atomic.compare_add = 1;
 	} else if (opcode_has_remote(opcode)) {
 		wr.wr.rdma.remote_addr = setup->b_mem.rdma_addr;
+		if (opcode == IBV_WR_ATOMIC_WRITE)
+			wr.wr.rdma.remote_addr += -wr.wr.rdma.remote_addr % 8;
 		wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
 	}
 	post_send(&setup->a, &wr);

@@ -67,6 +67,13 @@ struct filter {
 bool list_is(const struct device *dev, const char *kind,
 	     const struct filter *filters, char *found, int expected);
 
+/* operations.c: some operations of each kind; false, with a remark, if they fail. */
+bool count_atomic_writes(struct setup *setup);
+bool count_answers(struct setup *setup);
+bool count_local_invalidation(struct setup *setup);
+bool count_remote_invalidation(struct setup *setup);
+bool count_xrc(struct setup *setup);
+
 /* The parts. */
 void test_counters(struct setup *setup);
 void test_port(struct setup *setup);
