@@ -580,14 +580,6 @@ static bool idle_memory_of(uint32_t sges)
 	return check(bytes > 0 && bytes <= IDLE_BYTES, "%ld bytes", bytes);
 }
 
-/* The debug kernel's checkers add to each object. */
-static bool is_debug_kernel(void)
-{
-	const char *kernel = getenv("MIC_KERNEL");
-
-	return kernel && !strcmp(kernel, "debug");
-}
-
 static bool idle_memory(void)
 {
 	return idle_memory_of(1) && idle_memory_of(LEAST_SGE);

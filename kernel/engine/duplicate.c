@@ -71,7 +71,7 @@ bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 	if (!mic_dup_keeps(op))
 		return true;
 	if (!resp->results)
-		resp->results = kzalloc(sizeof(*resp->results), GFP_KERNEL);
+		resp->results = mic_qp_zalloc(qp, sizeof(*resp->results));
 	return resp->results;
 }
 

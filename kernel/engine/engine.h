@@ -88,6 +88,7 @@ bool mic_window_is_open(const struct mic_qp *qp);
 bool mic_window_submit(struct mic_qp *qp, struct mic_node *node);
 bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget);
 void mic_window_cancel(struct mic_qp *qp);
+void mic_window_idle(struct mic_qp *qp);
 void mic_window_destroy(struct mic_qp *qp);
 
 /* request.c: a request, from its queue element to an operation */

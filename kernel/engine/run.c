@@ -24,6 +24,8 @@ static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 
 	mic_count(qp->dev, MIC_CNT_RUN);
 	run = mic_req_run(qp, budget);
+	if (run == MIC_RUN_IDLE && !list_empty(&qp->req.spare))
+		mic_window_idle(qp);
 	if (READ_ONCE(qp->state) == IB_QPS_ERR &&
 	    mic_resp_flush(qp, budget) == MIC_RUN_MORE)
 		run = MIC_RUN_MORE;
@@ -130,7 +132,7 @@ void mic_qp_news(struct mic_qp *qp)
 	set_bit(MIC_REQ_PENDING, &qp->req.flags);
 }
 
-/* A retry interval is over. */
+/* A retry interval is over, or spare room has been kept long enough. */
 enum hrtimer_restart mic_req_timeout(struct hrtimer *timer)
 {
 	struct mic_req *req = container_of(timer, struct mic_req, timer);

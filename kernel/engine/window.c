@@ -12,6 +12,9 @@
  * the other machine takes. The exception is one on demand: its pages are in
  * place for this access, and its key is held with them until the answer.
  */
+#include <linux/hrtimer.h>
+#include <linux/jiffies.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
@@ -21,6 +24,9 @@
 #include "engine.h"
 #include "reply.h"
 #include "trace.h"
+
+/* How long room for flights is kept that may not be needed again. */
+#define MIC_SPARE_JIFFIES	HZ
 
 /* It is on its way no more; whoever takes it from the spare ones is yet to come. */
 static void mic_flight_end(struct mic_req *req, struct mic_flight *flight)
@@ -133,11 +139,18 @@ bool mic_window_is_open(const struct mic_qp *qp)
 }
 
 /* Memory for flights; those that bring something back need a list each. */
-static bool mic_window_alloc(struct mic_req *req, struct mic_flight *flight)
+static bool mic_window_alloc(struct mic_qp *qp, struct mic_flight *flight)
 {
+	struct mic_req *req = &qp->req;
+	struct mem_cgroup *before;
+	int err;
+
 	if (!mic_brings_back(&req->op) || flight->sges.sge)
 		return true;
-	return !mic_sges_init(&flight->sges, req->sges.max);
+	before = set_active_memcg(qp->memcg);
+	err = mic_sges_init(&flight->sges, req->sges.max);
+	set_active_memcg(before);
+	return !err;
 }
 
 /* The list goes with the segment; what is still to be sent needs it, too. */
@@ -154,12 +167,13 @@ static void mic_flight_take_sges(struct mic_req *req,
 }
 
 /* One that is not on its way, or NULL. */
-static struct mic_flight *mic_flight_spare(struct mic_req *req)
+static struct mic_flight *mic_flight_spare(struct mic_qp *qp)
 {
+	struct mic_req *req = &qp->req;
 	struct mic_flight *flight;
 
 	if (list_empty(&req->spare)) {
-		flight = kzalloc(sizeof(*flight), GFP_KERNEL);
+		flight = mic_qp_zalloc(qp, sizeof(*flight));
 		if (!flight)
 			return NULL;
 		list_add(&flight->entry, &req->spare);
@@ -170,9 +184,9 @@ static struct mic_flight *mic_flight_spare(struct mic_req *req)
 static struct mic_flight *mic_flight_begin(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
-	struct mic_flight *flight = mic_flight_spare(req);
+	struct mic_flight *flight = mic_flight_spare(qp);
 
-	if (!flight || !mic_window_alloc(req, flight))
+	if (!flight || !mic_window_alloc(qp, flight))
 		return NULL;
 	list_move_tail(&flight->entry, &req->flights);
 	req->nflight++;
@@ -376,16 +390,72 @@ void mic_window_cancel(struct mic_qp *qp)
 	req->held = false;
 }
 
+static void mic_flight_free(struct mic_flight *flight)
+{
+	list_del(&flight->entry);
+	mic_sges_destroy(&flight->sges);
+	kfree(flight);
+}
+
+/* Room for one WRITE at a time costs little. */
+static bool mic_window_is_small(const struct mic_req *req)
+{
+	return list_empty(&req->spare) ||
+	       (list_is_singular(&req->spare) &&
+		!list_first_entry(&req->spare, struct mic_flight,
+				  entry)->sges.sge);
+}
+
+static void mic_window_shrink(struct mic_req *req)
+{
+	struct mic_flight *flight = list_first_entry(&req->spare,
+						     struct mic_flight, entry);
+
+	while (!list_is_singular(&req->spare))
+		mic_flight_free(list_last_entry(&req->spare, struct mic_flight,
+						entry));
+	mic_sges_destroy(&flight->sges);
+}
+
+/**
+ * mic_window_idle - nothing is on its way, and nothing left to be sent
+ * @qp: queue pair; the caller holds &mic_req.lock
+ *
+ * What has been allocated for many requests at once is given back, but not each time
+ * the queue is empty: that is after every burst. Once a second is seldom enough, and
+ * if nobody runs the queue by then, the timer has the worker do it.
+ */
+void mic_window_idle(struct mic_qp *qp)
+{
+	struct mic_req *req = &qp->req;
+	unsigned long now = jiffies;
+
+	if (mic_window_is_small(req)) {
+		req->shrink = false;
+		return;
+	}
+	if (!req->shrink) {
+		req->shrink = true;
+		req->shrink_at = now + MIC_SPARE_JIFFIES;
+	}
+	if (time_after_eq(now, req->shrink_at)) {
+		req->shrink = false;
+		mic_window_shrink(req);
+	} else if (!hrtimer_active(&req->timer)) {
+		hrtimer_start(&req->timer,
+			      ns_to_ktime(jiffies_to_nsecs(req->shrink_at - now)),
+			      HRTIMER_MODE_REL);
+	}
+}
+
 /**
  * mic_window_destroy - free what the flights of a queue pair have
- * @qp: queue pair without flights
+ * @qp: queue pair without flights; the caller holds &mic_req.lock
  */
 void mic_window_destroy(struct mic_qp *qp)
 {
 	struct mic_flight *flight, *next;
 
-	list_for_each_entry_safe(flight, next, &qp->req.spare, entry) {
-		mic_sges_destroy(&flight->sges);
-		kfree(flight);
-	}
+	list_for_each_entry_safe(flight, next, &qp->req.spare, entry)
+		mic_flight_free(flight);
 }

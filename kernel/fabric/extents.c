@@ -17,7 +17,7 @@ static struct mic_extents *mic_extents_alloc(u32 n)
 {
 	struct mic_extents *list;
 
-	list = kvmalloc(struct_size(list, at, n), GFP_KERNEL);
+	list = kvmalloc(struct_size(list, at, n), GFP_KERNEL_ACCOUNT);
 	if (list)
 		list->n = n;
 	return list;

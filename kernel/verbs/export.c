@@ -11,6 +11,7 @@
  */
 #include <linux/errno.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/wait_bit.h>
 
@@ -94,11 +95,14 @@ static int mic_export_link(struct mic_export *exp, struct mic_op *op,
 static int mic_export_memory(struct mic_export *exp, u64 offset, u64 bytes)
 {
 	struct mic_extents *extents;
+	struct mem_cgroup *before;
 
 	exp->grant.piece = mic_mkey_piece(exp->mkey);
 	if (exp->grant.piece)
 		return 0;
+	before = set_active_memcg(exp->qp->memcg);
 	extents = mic_extents_get(exp->mkey->win, offset, bytes);
+	set_active_memcg(before);
 	if (IS_ERR(extents))
 		return PTR_ERR(extents);
 	exp->grant.extents = extents;
@@ -111,7 +115,7 @@ static int mic_export_create(struct mic_qp *qp, struct mic_mkey *mkey,
 	struct mic_export *exp;
 	int err;
 
-	exp = kzalloc(sizeof(*exp), GFP_KERNEL);
+	exp = mic_qp_zalloc(qp, sizeof(*exp));
 	if (!exp)
 		return -ENOMEM;
 	exp->qp = qp;

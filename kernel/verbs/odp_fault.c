@@ -15,6 +15,7 @@
 #include <linux/cred.h>
 #include <linux/hugetlb.h>
 #include <linux/jiffies.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -288,9 +289,14 @@ static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
 					  const struct mic_mr *mr, u64 va,
 					  u32 npages)
 {
+	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mr->mkey.mm);
+	struct mem_cgroup *before = set_active_memcg(memcg);
 	struct mic_fault *fault;
 
-	fault = kzalloc(sizeof(*fault), GFP_KERNEL);
+	/* the region's owner is charged, whoever asks for the pages */
+	fault = kzalloc(sizeof(*fault), GFP_KERNEL_ACCOUNT);
+	set_active_memcg(before);
+	mem_cgroup_put(memcg);
 	if (!fault)
 		return NULL;
 	INIT_WORK(&fault->work, mic_fault_work);

@@ -2,6 +2,8 @@
 /*
  * Queue pairs: creation, look-up, destruction.
  */
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -63,6 +65,27 @@ void mic_qp_put(struct mic_qp *qp)
 {
 	if (refcount_dec_and_test(&qp->ref))
 		complete(&qp->gone);
+}
+
+/**
+ * mic_qp_zalloc - memory that a QP keeps, allocated while it is used
+ * @qp: queue pair
+ * @size: bytes
+ *
+ * Of a user's queue pair that is charged to who made it: the worker may be at it, or
+ * another program that polls.
+ *
+ * Context: process context, may sleep.
+ * Return: zeroed memory, or NULL.
+ */
+void *mic_qp_zalloc(const struct mic_qp *qp, size_t size)
+{
+	struct mem_cgroup *before = set_active_memcg(qp->memcg);
+	void *memory;
+
+	memory = kzalloc(size, qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	set_active_memcg(before);
+	return memory;
 }
 
 /**
@@ -242,10 +265,10 @@ static int mic_qp_respond(struct mic_qp *qp, struct ib_udata *udata)
 
 static void mic_qp_free(struct mic_qp *qp)
 {
-	mic_window_destroy(qp);
 	mic_dup_forget(qp);
 	mic_sges_destroy(&qp->resp.sges);
 	mic_sges_destroy(&qp->req.sges);
+	mem_cgroup_put(qp->memcg);
 	kfree_rcu(qp, rcu);
 }
 
@@ -287,6 +310,8 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	mic_qp_init(qp, ibqp, init);
 	/* ib_core makes the targets of user space without udata */
 	qp->user = udata || qp->type == IB_QPT_XRC_TGT;
+	if (qp->user)
+		qp->memcg = get_mem_cgroup_from_mm(current->mm);
 	if (qp->type != IB_QPT_XRC_TGT)
 		qp->uctx = mic_udata_uctx(udata);
 
@@ -335,6 +360,8 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mutex_lock(&qp->resp.lock);
 	WRITE_ONCE(qp->state, IB_QPS_RESET);
 	mic_req_cancel(qp);
+	/* without spare room the worker does not start the timer anew */
+	mic_window_destroy(qp);
 	mutex_unlock(&qp->resp.lock);
 	mutex_unlock(&qp->req.lock);
 	mic_poll_del(qp);

@@ -18,6 +18,7 @@
 #include "ring.h"
 #include "unread.h"
 
+struct mem_cgroup;
 struct mic_dev;
 struct mic_mkey;
 struct mic_pin;
@@ -109,7 +110,9 @@ enum mic_req_flags {
  * @held: nothing more is sent until the last flight is answered
  * @repeat: the current request was sent before
  * @flights: segments on their way, the oldest first
- * @spare: room for more of them, as many as there have been at once
+ * @spare: room for more of them, as many as there have been at once lately
+ * @shrink: that is given back at @shrink_at, if the queue is empty then or later
+ * @shrink_at: jiffies
  * @nflight: how many are on their way
  * @flying: bytes that these are to move
  * @unanswered: how many of these have no answer yet; read anywhere
@@ -120,7 +123,7 @@ enum mic_req_flags {
  * @retry_left: repetitions left for want of an answer
  * @rnr_left: repetitions left after RNR NAK
  * @rnr_waits: RNR NAKs of the current request in a row
- * @timer: wakes the worker after a retry interval
+ * @timer: wakes the worker after a retry interval, and at @shrink_at
  * @node: the peer's node, a reference is held; NULL if not known yet. UD has one
  *	only while a request is under way
  * @post_lock: kernel consumers: serialises posting
@@ -144,6 +147,8 @@ struct mic_req {
 	u8 ack;
 	struct list_head flights;
 	struct list_head spare;
+	bool shrink;
+	unsigned long shrink_at;
 	u32 nflight;
 	atomic_t unanswered;
 	u32 flying;
@@ -226,6 +231,8 @@ struct mic_resp {
  *	segment is carried out
  * @xrcd: XRC target: its domain
  * @user: it was made by user space (an XRC target outlives its context)
+ * @memcg: what is allocated for it later is charged to that, whoever runs it; NULL
+ *	for a kernel consumer. A reference is held
  * @send_cq: completions of @req
  * @recv_cq: completions of @resp
  * @buf: memory of the queues
@@ -264,6 +271,7 @@ struct mic_qp {
 	struct mic_srq *srq;
 	struct ib_xrcd *xrcd;
 	bool user;
+	struct mem_cgroup *memcg;
 	struct mic_cq *send_cq;
 	struct mic_cq *recv_cq;
 	struct mic_buf *buf;
@@ -322,6 +330,7 @@ static inline bool mic_qp_is_reliable(const struct mic_qp *qp)
 struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
 struct mic_qp *mic_qp_get_listed(struct ib_qp *ibqp);
 void mic_qp_put(struct mic_qp *qp);
+void *mic_qp_zalloc(const struct mic_qp *qp, size_t size);
 void mic_qp_event(struct mic_qp *qp, enum ib_event_type type);
 
 /* qp.c */

@@ -53,6 +53,7 @@ static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
 static void mic_qp_reset(struct mic_qp *qp)
 {
 	mic_req_cancel(qp);
+	mic_window_destroy(qp);
 	qp->req.active = false;
 	qp->req.deadline = 0;
 	qp->req.broken = false;

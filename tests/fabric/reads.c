@@ -9,8 +9,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
+#include "measure.h"
 #include "setup.h"
 #include "tap.h"
 #include "text.h"
@@ -22,6 +24,17 @@
 #define WORD_OFFSET (PAGE_BYTES - 77)
 
 enum { REGION_BYTES = 128 << 10, WORD_BYTES = 8, LOTS = 256, LARGE = 64 << 10 };
+
+/*
+ * An idle queue pair is to have 8 KiB at most, and has so much by limits.c, with most
+ * SGEs, before it sends to another machine.
+ */
+enum {
+	MANY_QPS = 100,
+	MOST_SGES = 32,
+	KEPT_BYTES = 8192 - 7321,
+	GIVE_BACK_MS = 5000
+};
 
 static struct setup setup;
 static const char *stop_command, *go_command;
@@ -240,6 +253,88 @@ static bool run_queue(const struct queue *queue)
 	return ok;
 }
 
+/* --- what is kept afterwards ------------------------------------------------ */
+
+static const struct queue many_reads = {
+	.opcodes = { IBV_WR_RDMA_READ, IBV_WR_RDMA_READ },
+	.length = WORD_BYTES,
+	.reads = 128,
+	.posted = 128,
+};
+
+static void use(struct endpoint *a)
+{
+	static struct ibv_send_wr wr[LOTS];
+	static struct ibv_sge sge[LOTS];
+	struct ibv_send_wr *bad;
+	uint64_t id;
+
+	for (id = 0; id < many_reads.posted; id++) {
+		fill_request(&many_reads, id, &wr[id], &sge[id]);
+		if (id)
+			wr[id - 1].next = &wr[id];
+	}
+	if (ibv_post_send(a->qp, wr, &bad))
+		bail("posting fails");
+}
+
+static bool all_used(struct endpoint *a)
+{
+	unsigned int i;
+
+	for (i = 0; i < MANY_QPS; i++) {
+		use(&a[i]);
+		if (!cq_expect_range(a[i].send_cq, 0, many_reads.posted,
+				     IBV_WC_SUCCESS))
+			return false;
+	}
+	return true;
+}
+
+/* Bytes that each has more than @before: the fewest there are within a time. */
+static long kept(uint64_t before)
+{
+	uint64_t end = now_ms() + GIVE_BACK_MS;
+	long least = 0, bytes;
+	bool first = true;
+
+	while (first || (least > KEPT_BYTES && now_ms() < end)) {
+		sleep(1);
+		bytes = ((long)slab_bytes() - (long)before) / MANY_QPS;
+		least = first || bytes < least ? bytes : least;
+		first = false;
+	}
+	return least;
+}
+
+/* Many, each of which once had as much on its way as may be. */
+static bool given_back(uint32_t sges)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a[MANY_QPS], b[MANY_QPS];
+	uint64_t before, most;
+	unsigned int i;
+	long bytes;
+	bool ok;
+
+	options.depth = LOTS;
+	options.sges = sges;
+	options.reads = many_reads.reads;
+	for (i = 0; i < MANY_QPS; i++)
+		pair_create(&a[i], &setup.a_dev, &b[i], &setup.b_dev, &options);
+	/* looking takes memory itself, the first time */
+	slab_bytes();
+	before = slab_bytes();
+	ok = all_used(a);
+	most = slab_bytes() - before;
+	bytes = kept(before);
+	tap_note("%u SGEs: %ld bytes are kept for each queue pair, of %" PRIu64,
+		 sges, bytes, most / MANY_QPS);
+	for (i = 0; i < MANY_QPS; i++)
+		pair_destroy(&a[i], &b[i]);
+	return ok && check(bytes <= KEPT_BYTES, "%ld bytes", bytes);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int i;
@@ -251,6 +346,13 @@ int main(int argc, char **argv)
 	go_command = argv[2];
 	for (i = 0; i < COUNT(queues); i++)
 		tap_ok(run_queue(&queues[i]), "%s", queues[i].name);
+	for (i = 1; i <= MOST_SGES; i += MOST_SGES - 1)
+		if (is_debug_kernel())
+			tap_skip("checkers add to each object",
+				 "what is kept of 128 READs, %u SGEs", i);
+		else
+			tap_ok(given_back(i),
+			       "what is kept of 128 READs, %u SGEs", i);
 	setup_close(&setup);
 	return tap_end();
 }
