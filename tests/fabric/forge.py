@@ -9,7 +9,8 @@
 NODE is this one's number; its driver has left SLOT. A LIE is "NAME=VALUE ...", fields of a
 request that are not as they should be, by their names in Documentation/fabric.md: the
 answer is printed, or that node 0 begins anew. Or it is "lie=KIND": what the next
-request of node 0 is answered with.
+request of node 0 is answered with; where it has an aperture on this machine, a window is
+wherever "lie=extents-KIND" says (extents.py).
 """
 
 import ctypes
@@ -20,6 +21,7 @@ import struct
 import sys
 import time
 
+import extents
 from region import CHANNEL, LANES, NODE, Impostor, Region, find_region, gid_of
 
 REQUEST, RESPONSE, FRAME = range(3)
@@ -38,6 +40,7 @@ FIELDS = ("code", "flags", "service", "ipv4", "src_qpn", "dst_qpn", "psn", "npsn
           "traffic_class", "hop_limit", "zero0", "flow_label", "zero1",
           "sgid", "dgid", "dmac", "smac")
 PATIENCE = 20
+EXTENTS = "extents-"
 
 
 class Broken(Exception):
@@ -47,8 +50,11 @@ class Broken(Exception):
 class Peer(Impostor):
     """Keeps to the rules for sessions and lanes, and to no others."""
 
-    def __init__(self, region, node, slot):
+    def __init__(self, region, node, slot, memory=None):
         super().__init__(region, node, slot)
+        self.memory = memory
+        if memory:
+            memory.publish(region, self.entry, slot)
         # that of node 0 is not this one's
         self.publish(gid_of(node), gid_of(0))
         self.node = node
@@ -57,6 +63,7 @@ class Peer(Impostor):
         self.head, self.tail = [0] * LANES, [0] * LANES
         self.tag = 0
         self.granted = []
+        self.slots = 7
         self.bell = self.registers()
         theirs = region.table + self.victim * NODE
         self.doorbell = region.read(theirs + 8, 4)
@@ -316,6 +323,34 @@ def grant(peer, record, lie):
     peer.answer(record, **values)
 
 
+def begins_anew(peer):
+    """Node 0 does, and then answers again."""
+    end = time.monotonic() + PATIENCE
+    try:
+        while time.monotonic() < end:
+            peer.live()
+            time.sleep(0.001)
+        return False
+    except Broken:
+        peer.meet()
+    nobody = {"dst_qpn": 0xabcdef, "data": bytes(64), "length": 64, "seg_len": 64}
+    return outcome(peer, peer.request(nobody)) not in ("broken", "silent")
+
+
+def grant_extents(peer, record, lie):
+    """In another slot each time: windows of lies before may be there still."""
+    number = random.getrandbits(30) + 1
+    addr, length, access = struct.unpack_from("<QQQ", record, 48)
+    peer.slots += 1
+    peer.region.write(victim_table(peer) + 8 * peer.slots, 4, number << 1 | 1)
+    extents.tell(peer, record, lie, {
+        "addr": addr, "map_length": length, "access": access & 0xff,
+        "gen": number, "slot": peer.slots})
+    if lie in extents.NONSENSE and not begins_anew(peer):
+        return "believed"
+    return "told"
+
+
 def keep(peer):
     """Writes to what was granted, also when node 0 wants it back."""
     table = slice_of(peer, peer.victim) + 256 * peer.slot * 8
@@ -349,6 +384,10 @@ def deceive(peer, lie):
         elif record[16] == OP_MAP and lie in MAPS:
             grant(peer, record, lie)
             return "told"
+        elif record[16] == OP_MAP and lie.startswith(EXTENTS):
+            if not struct.unpack_from("<I", record, 80)[0]:
+                return "not asked for"
+            return grant_extents(peer, record, lie[len(EXTENTS):])
         elif record[16] == OP_MAP:
             peer.answer(record, result=OPNOTSUPP)
         elif record[16] == OP_READ and not lied:
@@ -465,7 +504,10 @@ def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     node, slot, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    peer = Peer(Region(), node, slot)
+    memory = None
+    if any(line.startswith(f"lie={EXTENTS}") for line in sys.argv):
+        memory = extents.Memory()
+    peer = Peer(Region(), node, slot, memory)
     peer.meet()
     try:
         if mode == "fuzz":

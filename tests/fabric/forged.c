@@ -3,6 +3,8 @@
  * forged GID COMMAND...: what a node gets at here that forges requests and answers,
  * with true GIDs, queue pair numbers and keys. COMMAND, with lies as its arguments,
  * is forge.py on the node of GID, and says what came of each of them.
+ * forged extents GID COMMAND...: the same of windows on a node whose memory this one
+ * has an aperture on.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,7 +37,8 @@ static struct ibv_mr *keys[KEYS];
 static uint32_t rkeys[KEYS];
 static struct ibv_dm *memory[KEYS];
 static struct endpoint queues[COUNT(forgeries) + COUNT(nonsense)];
-static struct endpoint readers[COUNT(answers)], mappers[COUNT(maps)];
+static struct endpoint readers[COUNT(answers)];
+static struct endpoint mappers[COUNT(maps) + COUNT(extents)];
 static char *command[MAX_LIES + 16];
 static FILE *outcomes;
 static pid_t liar;
@@ -340,36 +343,73 @@ static void test_answer(unsigned int i)
 	       answers[i].name);
 }
 
-static void test_map(unsigned int i)
+static void test_map(struct endpoint *ep, const struct offer *offer)
 {
+	size_t bytes = PAGE(offer->pages);
 	struct micdv_window *window;
 	bool ok = said("ready");
 
-	window = micdv_map_window(mappers[i].qp, PAGE(16), 0x1234, PAGE_BYTES,
+	window = micdv_map_window(ep->qp, PAGE(16), 0x1234, bytes,
 				  PROT_READ | PROT_WRITE);
 	ok = said("told") && ok;
 	if (window)
-		ok = all_are(window->addr, PAGE_BYTES, TOLD) && ok;
-	tap_ok(check(!window == !maps[i].granted, "%s",
+		ok = all_are(window->addr, bytes, TOLD) && ok;
+	tap_ok(check(!window == !offer->granted, "%s",
 		     window ? "mapped" : strerror(errno)) &&
 		       ok,
-	       "a window is offered: %s", maps[i].name);
+	       "a window is offered: %s", offer->name);
 	if (window)
 		micdv_unmap_window(window);
+}
+
+static void prepare_offers(const struct offer *offers, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		connect_queue(&mappers[i], NULL);
+		add_lie(offers[i].lie);
+	}
+}
+
+static void end_liar(void)
+{
+	int status = 0;
+
+	tap_must(waitpid(liar, &status, 0) == liar && !status,
+		 "forge.py ends with 0x%x", status);
+}
+
+static void test_extents(void)
+{
+	unsigned int i;
+
+	prepare_offers(extents, COUNT(extents));
+	start_liar();
+	for (i = 0; i < COUNT(extents); i++)
+		test_map(&mappers[i], &extents[i]);
+	end_liar();
 }
 
 int main(int argc, char **argv)
 {
 	const char *name, *peer;
+	bool only_extents;
 	unsigned int i;
-	int status = 0;
 
 	device_names(&argc, argv, &name, &peer);
+	only_extents = argc > 1 && !strcmp(argv[1], "extents");
+	argc -= only_extents;
+	argv += only_extents;
 	if (argc < 3 || inet_pton(AF_INET6, argv[1], &peer_gid) != 1)
-		bail("usage: forged [--device NAME] GID COMMAND...");
+		bail("usage: forged [--device NAME] [extents] GID COMMAND...");
 	for (i = 2; argv[i]; i++)
 		add_lie(argv[i]);
 	device_open(&dev, name);
+	if (only_extents) {
+		test_extents();
+		return tap_end();
+	}
 	open_all();
 	prepare(forgeries, COUNT(forgeries), queues);
 	add_lie("lie=keep");
@@ -378,10 +418,7 @@ int main(int argc, char **argv)
 		connect_queue(&readers[i], NULL);
 		add_lie(answers[i].lie);
 	}
-	for (i = 0; i < COUNT(maps); i++) {
-		connect_queue(&mappers[i], NULL);
-		add_lie(maps[i].lie);
-	}
+	prepare_offers(maps, COUNT(maps));
 
 	start_liar();
 	for (i = 0; i < COUNT(forgeries); i++)
@@ -392,8 +429,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < COUNT(answers); i++)
 		test_answer(i);
 	for (i = 0; i < COUNT(maps); i++)
-		test_map(i);
-	tap_must(waitpid(liar, &status, 0) == liar && !status,
-		 "forge.py ends with 0x%x", status);
+		test_map(&mappers[i], &maps[i]);
+	end_liar();
 	return tap_end();
 }

@@ -248,24 +248,53 @@ static const struct {
 	{ "no answer that there is", "lie=pending", IBV_WC_REM_ACCESS_ERR },
 };
 
-/* What may be mapped, it says. */
-static const struct {
+/* What may be mapped, it says, where so many pages were asked for. */
+struct offer {
 	const char *name;
 	const char *lie;
 	bool granted;
-} maps[] = {
-	{ "memory of its slice", "lie=window", true },
-	{ "the table there", "lie=table", false },
-	{ "the region's header", "lie=header", false },
-	{ "a slice of this node", "lie=victim", false },
-	{ "more than its slice has", "lie=end", false },
-	{ "an offset that wraps", "lie=wrap", false },
-	{ "a part of a page", "lie=part", false },
-	{ "no place in the table", "lie=slot", false },
-	{ "what the table does not say", "lie=dead", false },
-	{ "more than was asked for", "lie=size", false },
-	{ "something else", "lie=place", false },
-	{ "without the rights", "lie=rights", false },
+	int pages;
+};
+
+static const struct offer maps[] = {
+	{ "memory of its slice", "lie=window", true, 1 },
+	{ "the table there", "lie=table", false, 1 },
+	{ "the region's header", "lie=header", false, 1 },
+	{ "a slice of this node", "lie=victim", false, 1 },
+	{ "more than its slice has", "lie=end", false, 1 },
+	{ "an offset that wraps", "lie=wrap", false, 1 },
+	{ "a part of a page", "lie=part", false, 1 },
+	{ "no place in the table", "lie=slot", false, 1 },
+	{ "what the table does not say", "lie=dead", false, 1 },
+	{ "more than was asked for", "lie=size", false, 1 },
+	{ "something else", "lie=place", false, 1 },
+	{ "without the rights", "lie=rights", false, 1 },
+};
+
+/* Where in its memory that is, it says. */
+static const struct offer extents[] = {
+	{ "two of its pages", "lie=extents-two", true, 2 },
+	{ "the same page twice", "lie=extents-same", true, 2 },
+	{ "as many extents as there can be", "lie=extents-most", true, 2048 },
+	{ "one extent more", "lie=extents-too-many", false, 2049 },
+	{ "less than was asked for", "lie=extents-few", false, 2 },
+	{ "more than was asked for", "lie=extents-more", false, 2 },
+	{ "an empty extent between", "lie=extents-none", false, 2 },
+	{ "empty extents alone", "lie=extents-empty", false, 2 },
+	{ "a part of a page", "lie=extents-odd", false, 2 },
+	{ "lengths that are not of pages", "lie=extents-bytes", false, 2 },
+	{ "an extent at the end of all addresses", "lie=extents-wrap", false,
+	  2 },
+	{ "lengths whose sum wraps", "lie=extents-around", false, 2 },
+	{ "a length that nothing has", "lie=extents-huge", false, 2 },
+	{ "what is before its memory", "lie=extents-before", false, 2 },
+	{ "what is behind its memory", "lie=extents-behind", false, 2 },
+	{ "from one piece of it to the next", "lie=extents-both", false, 2 },
+	{ "across its end", "lie=extents-across", false, 2 },
+	{ "half an extent", "lie=extents-half", false, 2 },
+	{ "the list twice", "lie=extents-again", false, 2 },
+	{ "a list behind the record", "lie=extents-behind-record", false, 2 },
+	{ "two of its pages after that", "lie=extents-two", true, 2 },
 };
 
 #endif /* FORGERIES_H */

@@ -7,15 +7,19 @@ slot_on() {
 	on_machine "$1" cat /sys/class/net/micnet0/device/fabric/node
 }
 
-# becomes_hostile NODE: nothing of ours runs there; it had the entry $hostile_slot.
+# becomes_hostile NODE: nothing of ours runs there; it had the entry $hostile_slot, and
+# was told of $hostile_apertures.
 becomes_hostile() {
 	hostile_slot=$(slot_on "$1") || return
+	hostile_apertures=$(./run on "$1" \
+		cat /sys/module/mic_ivshmem/parameters/apertures) || return
 	./run on "$1" bash -c 'rdma link delete mic0; rmmod mic_ivshmem'
 }
 
 # makes_peace NODE
 makes_peace() {
-	./run on "$1" bash -c "insmod build/kmod-$MIC_KERNEL/mic_ivshmem.ko &&
+	./run on "$1" bash -c "insmod build/kmod-$MIC_KERNEL/mic_ivshmem.ko \
+			${hostile_apertures:+apertures=$hostile_apertures} &&
 		. buildlib/guest.sh && make_mic" || return
 	wait_until 60 ping -c 1 -W 1 "10.80.0.$(($1 + 1))"
 }

@@ -20,6 +20,11 @@ counter() {
 	ethtool -S micnet0 | awk -v name="$1:" '$1 == name { print $2 }'
 }
 
+# counted K NAME: the same, of node K.
+counted() {
+	on_machine "$1" bash -c "$(declare -f counter); counter $2"
+}
+
 # entry NODE FIELD: its offset in the region, in the node table.
 entry() {
 	echo $((4096 + $1 * 2048 + $2))

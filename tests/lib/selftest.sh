@@ -9,7 +9,7 @@ DEAD_MS=/sys/module/mic_ivshmem/parameters/dead_ms
 PARTS=(header memory interrupt heartbeat clock message verbs)
 
 # What they say.
-EIO=5 ENODEV=19 ERANGE=34 ENETDOWN=100 ENOTCONN=107 ETIMEDOUT=110
+EIO=5 ENODEV=19 ERANGE=34 EOPNOTSUPP=95 ENETDOWN=100 ENOTCONN=107 ETIMEDOUT=110
 
 # parts_are PART=RESULT...: so it was, and 0 with all others. RESULT: 5, or 5|0
 parts_are() {
@@ -45,6 +45,14 @@ passes() {
 
 fails() {
 	! selftest && parts_are "$@"
+}
+
+# passes_on K PART=RESULT...: on node K
+passes_on() {
+	on_machine "$1" ethtool -t micnet0 >"$SCRATCH/selftest" &&
+		parts_are "${@:2}" && return
+	cat "$SCRATCH/selftest"
+	return 1
 }
 
 # with_dead_ms COMMAND...: this node gives up no other one for so long.

@@ -91,14 +91,15 @@ bool count_remote_invalidation(struct setup *setup)
 bool count_answers(struct setup *setup)
 {
 	struct ibv_device_attr attr;
-	uint64_t limit_ms, start;
+	uint64_t limit_ms;
 	int i, late = 0;
 
 	tap_must(!ibv_query_device(setup->b_dev.ctx, &attr),
 		 "the device is asked");
 	limit_ms = (4096ULL << attr.local_ca_ack_delay) / 1000000;
 	for (i = 0; i < ANSWERS; i++) {
-		start = now_ms();
+		uint64_t start = now_ms();
+
 		if (!exchange(setup, IBV_WR_RDMA_READ, 8, 1))
 			return false;
 		late += now_ms() - start > limit_ms;
