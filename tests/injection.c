@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fail.h"
 #include "injection.h"
 #include "setup.h"
 #include "tap.h"
@@ -32,33 +33,6 @@
 enum { MOST = 20000, LINK_EACH = 60, LINK_STEP = 37 };
 
 struct bench bench;
-
-static int fail_nth_fd;
-
-/* Writing this is a copy, too, and may be the one that fails; but only once. */
-static void fail_nth(unsigned int n)
-{
-	char text[16];
-	size_t length;
-
-	snprintf(text, sizeof(text), "%u", n);
-	length = strlen(text);
-	if (pwrite(fail_nth_fd, text, length, 0) < 0 &&
-	    (errno != EFAULT || pwrite(fail_nth_fd, text, length, 0) < 0))
-		bail("fail-nth: %s", strerror(errno));
-}
-
-/*
- * Did something fail since? If not, the file says how many were left; reading
- * that is a copy to user space, too, and may be the one that fails.
- */
-static bool has_failed(void)
-{
-	char text[16] = "";
-	ssize_t n = pread(fail_nth_fd, text, sizeof(text) - 1, 0);
-
-	return n > 0 && !atoi(text);
-}
 
 static unsigned int open_files(void)
 {
@@ -534,8 +508,7 @@ int main(int argc, char **argv)
 	struct setup setup;
 	unsigned int i;
 
-	fail_nth_fd = open("/proc/self/fail-nth", O_RDWR);
-	if (fail_nth_fd < 0) {
+	if (!fail_open()) {
 		tap_skip("this kernel has no fault injection", "all verbs");
 		return tap_end();
 	}

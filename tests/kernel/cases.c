@@ -2,6 +2,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -18,6 +19,10 @@ MODULE_PARM_DESC(peer, "the device that has the queue or the region");
 static char *test = "";
 module_param(test, charp, 0444);
 MODULE_PARM_DESC(test, "the case");
+
+static bool scarce;
+module_param(scarce, bool, 0444);
+MODULE_PARM_DESC(scarce, "again and again, each time another allocation fails");
 
 static int run_case(const struct test_case *one)
 {
@@ -37,13 +42,47 @@ static int run_case(const struct test_case *one)
 	return err > 0 ? -EIO : err;
 }
 
+#ifdef CONFIG_FAULT_INJECTION
+/*
+ * The first allocation that the case makes in this thread fails, then the second and so
+ * on, until it makes no more. Either it does without, or it says that memory is short.
+ */
+static int run_scarce(const struct test_case *one)
+{
+	unsigned int n, refused = 0;
+	int err;
+
+	for (n = 1;; n++) {
+		current->fail_nth = n;
+		err = run_case(one);
+		if (current->fail_nth)
+			break;
+		if (err && err != -ENOMEM) {
+			pr_err("%s: failure %u is %d\n", one->name, n, err);
+			return err;
+		}
+		refused += !!err;
+	}
+	current->fail_nth = 0;
+	pr_info("%s: %u failures, %u of them passed on\n", one->name, n - 1,
+		refused);
+	return err ?: n == 1 ? -ENODATA : 0;
+}
+#else
+static int run_scarce(const struct test_case *one)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
 static int __init cases_init(void)
 {
 	unsigned int i;
 
 	for (i = 0; i < cases.count; i++)
 		if (!strcmp(test, cases.of[i].name))
-			return run_case(&cases.of[i]);
+			return scarce ? run_scarce(&cases.of[i]) :
+					run_case(&cases.of[i]);
 	return -EINVAL;
 }
 

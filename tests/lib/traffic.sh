@@ -88,33 +88,59 @@ state_is() {
 	[ "$(resource_state)" = "$1" ]
 }
 
-# slab_snapshot FILE: objects in use by cache. What a CPU keeps at hand counts
-# as in use, so each cache is shrunk first, and the lowest of five counts is
-# taken; and before, whatever is freed later gets its time: work queues, and
-# kfree_rcu(), which lets objects wait for seconds unless memory is asked back.
+# What the driver allocates itself, and what it holds of others: address spaces, pids,
+# files, and with a file or a credential whatever these hold.
+SLAB_CACHES="kmalloc-* radix_tree_node mm_struct pid filp inode_cache
+	sock_inode_cache cred cred_jar task_struct"
+
+# Queues, mappings and pinned memory are pages, of which many are gone before it shows:
+# a unit is so many KiB of free memory, and of memory of the processors.
+FREE_UNIT=64
+PERCPU_UNIT=4
+
+# slab_counts: objects in use by cache, and memory in units, each in a line.
+slab_counts() {
+	local cache objects
+
+	# shellcheck disable=SC2086 # patterns
+	for cache in $(cd /sys/kernel/slab && echo $SLAB_CACHES); do
+		cache=/sys/kernel/slab/$cache
+		[ -e "$cache/shrink" ] || continue
+		echo 1 >"$cache/shrink"
+		read -r objects _ <"$cache/objects"
+		echo "${cache##*/} $objects"
+	done
+	awk -v unit="$FREE_UNIT" -v percpu="$PERCPU_UNIT" '
+		$1 == "MemTotal:" { total = $2 }
+		$1 == "MemFree:" { free = $2 }
+		$1 == "Percpu:" { print "percpu", int($2 / percpu) }
+		END { print "memory", int((total - free) / unit) }' /proc/meminfo
+}
+
+# slab_snapshot FILE: objects in use by cache, and what memory is not free. What a
+# CPU keeps at hand counts as in use, so each cache is shrunk first, and the lowest
+# of five counts is taken; and before, whatever is freed later gets its time: work
+# queues, and kfree_rcu(), which lets objects wait for seconds unless memory is
+# asked back.
 slab_snapshot() {
 	local cache objects i
 	local -A lowest=()
 
 	sleep 1
 	for ((i = 0; i < 5; i++)); do
-		echo 2 >/proc/sys/vm/drop_caches
+		echo 3 >/proc/sys/vm/drop_caches
 		sleep 0.4
-		for cache in /sys/kernel/slab/{kmalloc-*,radix_tree_node}; do
-			[ -e "$cache/shrink" ] || continue
-			echo 1 >"$cache/shrink"
-			read -r objects _ <"$cache/objects"
-			cache=${cache##*/}
+		while read -r cache objects; do
 			[ "${lowest[$cache]:-$objects}" -lt "$objects" ] ||
 				lowest[$cache]=$objects
-		done
+		done < <(slab_counts)
 	done
 	for cache in "${!lowest[@]}"; do
 		echo "$cache ${lowest[$cache]}"
 	done | sort >"$1"
 }
 
-# slab_growth BEFORE AFTER LIMIT: caches that grew by more than LIMIT.
+# slab_growth BEFORE AFTER LIMIT: caches, or memory, that grew by more than LIMIT.
 slab_growth() {
 	join "$1" "$2" | awk -v limit="$3" '$3 - $2 > limit {
 		print $1, "grew from", $2, "to", $3 }'
