@@ -176,15 +176,15 @@ static struct region memory;
 static bool connected;
 static uint32_t rkey;
 
-static struct message tell(enum order order, uint32_t arg)
+static struct message tell(enum order what, uint32_t arg)
 {
-	struct message msg = { .order = order, .arg = arg };
+	struct message msg = { .order = what, .arg = arg };
 
-	if (order == CONNECT)
+	if (what == CONNECT)
 		msg.address = endpoint_address(&ep);
 	if (!message_send(peer.socket, &msg, sizeof(msg)) ||
 	    !message_receive(peer.socket, &msg, sizeof(msg)))
-		bail("the server is gone in order %d", order);
+		bail("the server is gone in order %d", what);
 	return msg;
 }
 

@@ -66,7 +66,9 @@ static int run_scarce(const struct test_case *one)
 	current->fail_nth = 0;
 	pr_info("%s: %u failures, %u of them passed on\n", one->name, n - 1,
 		refused);
-	return err ?: n == 1 ? -ENODATA : 0;
+	if (!err && n == 1)
+		return -ENODATA;
+	return err;
 }
 #else
 static int run_scarce(const struct test_case *one)
