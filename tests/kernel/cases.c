@@ -81,10 +81,13 @@ static int __init cases_init(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < cases.count; i++)
-		if (!strcmp(test, cases.of[i].name))
-			return scarce ? run_scarce(&cases.of[i]) :
-					run_case(&cases.of[i]);
+	for (i = 0; i < cases.count; i++) {
+		if (strcmp(test, cases.of[i].name))
+			continue;
+		if (scarce)
+			return run_scarce(&cases.of[i]);
+		return run_case(&cases.of[i]);
+	}
 	return -EINVAL;
 }
 
