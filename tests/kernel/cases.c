@@ -66,7 +66,9 @@ static int run_scarce(const struct test_case *one)
 	current->fail_nth = 0;
 	pr_info("%s: %u failures, %u of them passed on\n", one->name, n - 1,
 		refused);
-	return err ?: n == 1 ? -ENODATA : 0;
+	if (!err && n == 1)
+		return -ENODATA;
+	return err;
 }
 #else
 static int run_scarce(const struct test_case *one)
@@ -79,10 +81,13 @@ static int __init cases_init(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < cases.count; i++)
-		if (!strcmp(test, cases.of[i].name))
-			return scarce ? run_scarce(&cases.of[i]) :
-					run_case(&cases.of[i]);
+	for (i = 0; i < cases.count; i++) {
+		if (strcmp(test, cases.of[i].name))
+			continue;
+		if (scarce)
+			return run_scarce(&cases.of[i]);
+		return run_case(&cases.of[i]);
+	}
 	return -EINVAL;
 }
 
