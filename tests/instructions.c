@@ -50,8 +50,9 @@ static bool count_one(struct ibv_qp *qp, struct ibv_cq *cq,
 	n = ibv_poll_cq(cq, 1, &wc);
 	tally_mark();
 	*poll = tally->instructions;
-	return check(!err && n == 1 && wc.status == IBV_WC_SUCCESS,
-		     "post: %d, poll: %d", err, n);
+	return check(!err && n == 1, "post: %d, poll: %d", err, n) &&
+	       check(wc.status == IBV_WC_SUCCESS, "%s",
+		     ibv_wc_status_str(wc.status));
 }
 
 static bool is_short(struct setup *setup, unsigned int i)
@@ -67,7 +68,8 @@ static bool is_short(struct setup *setup, unsigned int i)
 	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
 	wr.send_flags = IBV_SEND_SIGNALED | cases[i].flags;
 	if (opcode_is_atomic(wr.opcode)) {
-		wr.wr.atomic.remote_addr = setup->b_mem.rdma_addr;
+		/* regions begin anywhere, words do not */
+		wr.wr.atomic.remote_addr = (setup->b_mem.rdma_addr + 7) & ~7ULL;
 		wr.wr.atomic.rkey = setup->b_mem.mr->rkey;
 	} else {
 		wr.wr.rdma.remote_addr = setup->b_mem.rdma_addr;
