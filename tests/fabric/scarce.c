@@ -330,11 +330,14 @@ static bool is_expected(int error)
 static bool try_map(bool failed, unsigned int n, struct micdv_window *window,
 		    int error)
 {
+	bool valid;
+
 	if (!window)
 		return check(failed && is_expected(error), "failure %u: %s", n,
 			     strerror(error));
-	return check(micdv_window_valid(window), "failure %u: not valid", n) &
-	       check(!micdv_unmap_window(window), "failure %u: unmapping", n);
+	valid = check(micdv_window_valid(window), "failure %u: not valid", n);
+	return check(!micdv_unmap_window(window), "failure %u: unmapping", n) &&
+	       valid;
 }
 
 /* The other machine may be too busy to answer in time when it is asked first. */
