@@ -4,14 +4,11 @@
  * device, also when their queue pair is gone; and so are those to another machine,
  * which the process executes only if there is an "aperture".
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <infiniband/micdv.h>
 
 #include "clock.h"
+#include "counter.h"
 #include "endpoint.h"
 #include "setup.h"
 #include "tap.h"
@@ -28,18 +25,7 @@ static bool mapped; /* the process can reach the memory */
 
 static uint64_t counter(const char *name)
 {
-	char path[256];
-	uint64_t value = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
-		 setup.a_dev.name, name);
-	file = fopen(path, "re");
-	if (!file || fscanf(file, "%" SCNu64, &value) != 1)
-		bail("cannot read %s", path);
-	fclose(file);
-	return value;
+	return counter_now(&setup.a_dev, name);
 }
 
 static const struct {

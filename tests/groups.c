@@ -3,12 +3,10 @@
  * Multicast groups: who gets a datagram, and who does not.
  */
 #include <endian.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
+#include "counter.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -334,21 +332,10 @@ static bool stream(struct stage *stage)
 }
 
 /* A counter of the sender's device, when it is not remembered any more. */
-static unsigned long counter(struct stage *stage, const char *name)
+static uint64_t counter(struct stage *stage, const char *name)
 {
-	unsigned long value = 0;
-	char path[128];
-	FILE *file;
-
-	sleep_ms(50);
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s",
-		 stage->setup->a_dev.name, name);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%lu", &value) != 1)
-		bail("%s: %s", path, strerror(errno));
-	fclose(file);
-	return value;
+	counter_settle();
+	return counter_now(&stage->setup->a_dev, name);
 }
 
 /* Each member's copy counts, when it is others' turn. */
@@ -356,7 +343,7 @@ static bool gives_way(struct stage *stage)
 {
 	static const char exhausted[] = "engine_budget_exhausted";
 	struct ibv_send_wr wr[BURST], *bad;
-	unsigned long before;
+	uint64_t before;
 	unsigned int i;
 
 	for (i = 0; i < MEMBERS; i++)

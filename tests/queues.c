@@ -389,9 +389,9 @@ static bool cq_refused(struct setup *setup, struct ibv_pd *domain,
 }
 
 static bool domain_refused(struct ibv_context *ctx, struct ibv_pd *pd,
-			   const char *what)
+			   struct ibv_td *td, const char *what)
 {
-	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+	struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
 	struct ibv_pd *domain;
 
 	errno = 0;
@@ -409,19 +409,29 @@ static bool wrong_domains(struct setup *setup)
 	struct ibv_parent_domain_init_attr attr = {
 		.pd = other ? ibv_alloc_pd(other) : NULL,
 	};
+	struct ibv_td_init_attr td_attr = {};
 	struct ibv_pd *domain = NULL;
+	struct ibv_td *td = NULL;
 	bool ok;
 
 	if (attr.pd)
 		domain = ibv_alloc_parent_domain(other, &attr);
-	if (!domain)
-		bail("no parent domain: %s", strerror(errno));
+	if (domain)
+		td = ibv_alloc_td(other, &td_attr);
+	if (!td)
+		bail("no domains: %s", strerror(errno));
 	ok = cq_refused(setup, NULL, "none");
 	ok = cq_refused(setup, setup->a_dev.pd, "a protection domain") && ok;
 	ok = cq_refused(setup, domain, "another context's") && ok;
-	ok = domain_refused(other, NULL, "none") && ok;
-	ok = domain_refused(other, setup->a_dev.pd, "another context's") && ok;
-	return check(!ibv_dealloc_pd(domain), "parent domain") &&
+	ok = domain_refused(other, NULL, NULL, "none") && ok;
+	ok = domain_refused(other, setup->a_dev.pd, NULL,
+			    "another context's") &&
+	     ok;
+	ok = domain_refused(setup->a_dev.ctx, setup->a_dev.pd, td,
+			    "another context's thread domain") &&
+	     ok;
+	return check(!ibv_dealloc_td(td), "thread domain") &&
+	       check(!ibv_dealloc_pd(domain), "parent domain") &&
 	       check(!ibv_dealloc_pd(attr.pd), "protection domain") &&
 	       check(!ibv_close_device(other), "the context") && ok;
 }

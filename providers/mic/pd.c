@@ -112,7 +112,8 @@ struct ibv_pd *mic_alloc_parent_domain(struct ibv_context *context,
 	struct ibv_pd *ibpd;
 	struct mic_pd *pd;
 
-	if (!attr->pd || attr->pd->context != context) {
+	if (!attr->pd || attr->pd->context != context ||
+	    (attr->td && attr->td->context != context)) {
 		errno = EINVAL;
 		return NULL;
 	}

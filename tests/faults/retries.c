@@ -3,35 +3,11 @@
  * How often a request was repeated before it was given up, as the port counts it.
  */
 #include <inttypes.h>
-#include <stdio.h>
 
-#include "clock.h"
+#include "counter.h"
 #include "faults.h"
 #include "proxy.h"
 #include "tap.h"
-
-/* What sysfs shows is as old as this, at most. */
-enum { AGE_MS = 20 };
-
-/* Other devices than mic have other counters: then 0, and false. */
-static bool read_counter(const struct device *dev, const char *name,
-			 uint64_t *value)
-{
-	char path[256];
-	FILE *file;
-	bool ok;
-
-	*value = 0;
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/%s/ports/1/hw_counters/%s", dev->name,
-		 name);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	ok = fscanf(file, "%" SCNu64, value) == 1;
-	fclose(file);
-	return ok;
-}
 
 /* Only here, and only where somebody gives up. */
 static bool is_counted(const struct scene *scene, const struct fault *fault)
@@ -50,10 +26,11 @@ void retries_begin(struct scene *scene, const struct fault *fault)
 
 	if (!is_counted(scene, fault))
 		return;
-	sleep_ms(AGE_MS);
-	scene->counted = read_counter(dev, "rnr_retries",
+	counter_settle();
+	/* those of other devices have other names */
+	scene->counted = counter_read(dev, "rnr_retries",
 				      &scene->rnr_retries) &&
-			 read_counter(dev, "retries", &scene->retries);
+			 counter_read(dev, "retries", &scene->retries);
 }
 
 static bool grew(const struct scene *scene, const char *name, uint64_t before,
@@ -61,7 +38,7 @@ static bool grew(const struct scene *scene, const char *name, uint64_t before,
 {
 	uint64_t after;
 
-	return read_counter(&scene->setup->a_dev, name, &after) &&
+	return counter_read(&scene->setup->a_dev, name, &after) &&
 	       check(after - before == expected,
 		     "%s grows by %" PRIu64 ", expected %" PRIu64, name,
 		     after - before, expected);
@@ -75,7 +52,7 @@ bool retries_end(const struct scene *scene, const struct fault *fault)
 
 	if (!scene->counted)
 		return true;
-	sleep_ms(AGE_MS);
+	counter_settle();
 	return grew(scene, "rnr_retries", scene->rnr_retries,
 		    not_ready ? options->rnr_retry : 0) &&
 	       grew(scene, "retries", scene->retries,

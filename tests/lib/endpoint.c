@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "clock.h"
 #include "endpoint.h"
 #include "memory.h"
 #include "tap.h"
@@ -15,7 +16,7 @@ struct endpoint_options endpoint_options(enum ibv_qp_type type)
 		.depth = 64,
 		.sges = 4,
 		.access = ACCESS_ALL,
-		.timeout = 14,
+		.timeout = number_of("MIC_TEST_TIMEOUT", 14),
 		.retry_count = 7,
 		.rnr_retry = 7,
 		.rnr_timer = 1,
