@@ -23,6 +23,8 @@
 #                             a power of two
 #   --network                 two nodes have a network card each, with a cable
 #                             between them; see make_rxe_node
+#   --icount                  one processor, always emulated, whose clock counts
+#                             instructions: a nanosecond is one
 #   --timeout SECONDS         end the VM after so long (600; a shell: never)
 #   --out DIR                 the folder that COMMAND can leave results in
 #   --verdict FILE            where to put what was wrong, in words for a script
@@ -68,7 +70,7 @@ set -eu
 
 kernel=6.1 mem='' cpus='' timeout='' out='' verdict='' modules=1 build=1
 nodes=1 regions=1 region=256M doorbell=1 plain='' aperture='' network=''
-hotplug=''
+hotplug='' icount=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--kernel | --mem | --cpus | --timeout | --out | --verdict | --nodes | \
@@ -88,6 +90,7 @@ while [ $# -gt 0 ]; do
 	--hot-plug) hotplug=1 ;;
 	--aperture) aperture=1 ;;
 	--network) network=1 ;;
+	--icount) icount=1 ;;
 	-h | --help)
 		show_help
 		exit 0

@@ -34,6 +34,23 @@ static const struct {
 	{ "an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 0, 190, 75 },
 };
 
+static bool is_done(int err, int n, const struct ibv_wc *wc)
+{
+	return check(!err && n == 1, "post: %d, poll: %d", err, n) &&
+	       check(wc->status == IBV_WC_SUCCESS, "%s",
+		     ibv_wc_status_str(wc->status));
+}
+
+static bool warm_up(struct ibv_qp *qp, struct ibv_cq *cq,
+		    struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc;
+	int err = ibv_post_send(qp, wr, &bad);
+
+	return is_done(err, ibv_poll_cq(cq, 1, &wc), &wc);
+}
+
 static bool count_one(struct ibv_qp *qp, struct ibv_cq *cq,
 		      struct ibv_send_wr *wr, unsigned int *post,
 		      unsigned int *poll)
@@ -50,9 +67,7 @@ static bool count_one(struct ibv_qp *qp, struct ibv_cq *cq,
 	n = ibv_poll_cq(cq, 1, &wc);
 	tally_mark();
 	*poll = tally->instructions;
-	return check(!err && n == 1, "post: %d, poll: %d", err, n) &&
-	       check(wc.status == IBV_WC_SUCCESS, "%s",
-		     ibv_wc_status_str(wc.status));
+	return is_done(err, n, &wc);
 }
 
 static bool is_short(struct setup *setup, unsigned int i)
@@ -76,7 +91,8 @@ static bool is_short(struct setup *setup, unsigned int i)
 		wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
 	}
 	for (k = 0; ok && k < WARM; k++)
-		ok = count_one(a.qp, a.send_cq, &wr, &post, &poll);
+		ok = warm_up(a.qp, a.send_cq, &wr);
+	ok = ok && count_one(a.qp, a.send_cq, &wr, &post, &poll);
 	pair_destroy(&a, &b);
 	printf("# %s: post %u, poll %u\n", cases[i].name, post, poll);
 	return ok &&

@@ -83,7 +83,9 @@ tmpfs_dir() {
 # /dev/kvm alone proves nothing: there are machines where it exists and
 # every guest hangs.
 accelerator() {
-	if grep -q -w -E 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
+	if [ -n "$icount" ]; then
+		echo "-accel tcg,thread=single -icount shift=0 -cpu max,erms=off,fsrm=off"
+	elif grep -q -w -E 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
 		echo "-accel kvm -cpu host"
 	else
 		# With erms and fsrm the guest copies memory with rep movsb,

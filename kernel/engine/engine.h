@@ -10,6 +10,8 @@
 #ifndef MIC_ENGINE_H
 #define MIC_ENGINE_H
 
+#include <linux/kernel.h>
+#include <linux/nospec.h>
 #include <linux/sizes.h>
 
 #include <mic/op.h>
@@ -121,7 +123,27 @@ struct mic_opcode {
 	int local_access;
 };
 
-const struct mic_opcode *mic_opcode(const struct mic_qp *qp, u8 wr_opcode);
+extern const struct mic_opcode mic_opcodes[MIC_WR_REG_MR + 1];
+
+/**
+ * mic_opcode - what a work request opcode means on a QP
+ * @qp: queue pair
+ * @wr_opcode: enum mic_wr_opcode, unchecked
+ *
+ * Return: its description, NULL if the QP's type does not have it.
+ */
+static inline const struct mic_opcode *mic_opcode(const struct mic_qp *qp,
+						  u8 wr_opcode)
+{
+	const struct mic_opcode *oc;
+
+	if (wr_opcode >= ARRAY_SIZE(mic_opcodes))
+		return NULL;
+	oc = &mic_opcodes[array_index_nospec(wr_opcode,
+					     ARRAY_SIZE(mic_opcodes))];
+	return oc->types & BIT(qp->type) ? oc : NULL;
+}
+
 enum ib_wc_status mic_req_start(struct mic_qp *qp);
 
 /* local.c: requests that change a key of one's own */

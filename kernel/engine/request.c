@@ -3,7 +3,6 @@
  * A request, from its element in the send queue to an operation.
  */
 #include <linux/kernel.h>
-#include <linux/nospec.h>
 
 #include "../verbs/ah.h"
 #include "../verbs/dev.h"
@@ -17,7 +16,7 @@
 #define MIC_T_CONN	(MIC_T_REL | MIC_T_UC)
 #define MIC_T_UD	(BIT(IB_QPT_UD) | BIT(IB_QPT_GSI))
 
-static const struct mic_opcode mic_opcodes[] = {
+const struct mic_opcode mic_opcodes[] = {
 	[MIC_WR_RDMA_WRITE] = {
 		.types = MIC_T_CONN,
 		.kind = MIC_KIND_RDMA,
@@ -109,24 +108,6 @@ static const struct mic_opcode mic_opcodes[] = {
 		.counter = MIC_CNT_LOCAL_OP,
 	},
 };
-
-/**
- * mic_opcode - what a work request opcode means on a QP
- * @qp: queue pair
- * @wr_opcode: enum mic_wr_opcode, unchecked
- *
- * Return: its description, NULL if the QP's type does not have it.
- */
-const struct mic_opcode *mic_opcode(const struct mic_qp *qp, u8 wr_opcode)
-{
-	const struct mic_opcode *oc;
-
-	if (wr_opcode >= ARRAY_SIZE(mic_opcodes))
-		return NULL;
-	oc = &mic_opcodes[array_index_nospec(wr_opcode,
-					     ARRAY_SIZE(mic_opcodes))];
-	return oc->types & BIT(qp->type) ? oc : NULL;
-}
 
 /* The bytes a request moves, U64_MAX if its inline length is too large. */
 static u64 mic_req_bytes(const struct mic_qp *qp)

@@ -487,12 +487,12 @@ enum mic_run mic_req_run(struct mic_qp *qp, struct mic_budget *budget)
 			mic_req_answered(qp, budget);
 			continue;
 		}
-		if (mic_window_reap(qp, budget))
+		if (req->nflight && mic_window_reap(qp, budget))
 			continue;
 		if (req->deadline && ktime_before(ktime_get(), req->deadline))
 			return MIC_RUN_WAIT;
 		req->deadline = 0;
-		if (!mic_window_is_open(qp))
+		if (req->nflight && !mic_window_is_open(qp))
 			return MIC_RUN_WAIT;
 		if (req->active && (state == IB_QPS_RTS ||
 				    state == IB_QPS_SQD)) {

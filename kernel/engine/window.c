@@ -119,7 +119,7 @@ bool mic_window_admits(const struct mic_qp *qp)
 
 /**
  * mic_window_is_open - whether one more segment may be sent
- * @qp: queue pair; the caller holds &mic_req.lock
+ * @qp: queue pair with segments on their way; the caller holds &mic_req.lock
  *
  * Return: false if answers have to come first.
  */
@@ -127,8 +127,6 @@ bool mic_window_is_open(const struct mic_qp *qp)
 {
 	const struct mic_req *req = &qp->req;
 
-	if (!req->nflight)
-		return true;
 	if (req->flying >= MIC_FLIGHTS * MIC_SEGMENT)
 		return false;
 	/* after READs there may be more of them */
@@ -336,7 +334,7 @@ static bool mic_window_again(struct mic_qp *qp)
 
 /**
  * mic_window_reap - act on the oldest answer
- * @qp: queue pair; the caller holds &mic_req.lock
+ * @qp: queue pair with segments on their way; the caller holds &mic_req.lock
  * @budget: what may be done
  *
  * Return: false if it is not there yet.
@@ -346,8 +344,6 @@ bool mic_window_reap(struct mic_qp *qp, struct mic_budget *budget)
 	struct mic_req *req = &qp->req;
 	struct mic_flight *flight;
 
-	if (!req->nflight)
-		return false;
 	if (mic_window_again(qp))
 		return true;
 	flight = list_first_entry(&req->flights, struct mic_flight, entry);

@@ -18,7 +18,7 @@ struct mic_cursor {
 	u64 off;		/* within @seg */
 };
 
-static struct mic_cursor mic_cursor_at(const struct mic_sgl *sgl, u64 off)
+static inline struct mic_cursor mic_cursor_at(const struct mic_sgl *sgl, u64 off)
 {
 	struct mic_cursor cur = { .seg = sgl->seg, .off = off };
 
@@ -30,7 +30,7 @@ static struct mic_cursor mic_cursor_at(const struct mic_sgl *sgl, u64 off)
 }
 
 /* The next contiguous run, at most *len bytes; steps over empty pieces. */
-static void *mic_cursor_peek(struct mic_cursor *cur, size_t *len)
+static inline void *mic_cursor_peek(struct mic_cursor *cur, size_t *len)
 {
 	while (cur->off == cur->seg->len) {
 		cur->seg++;

@@ -108,6 +108,29 @@ static inline int mic_limit_get(atomic_t *count, int max)
 	return atomic_add_unless(count, 1, max) ? 0 : -ENOMEM;
 }
 
+/**
+ * mic_xa_load - xa_load() within an RCU section that there is already
+ * @xa: array of pointers
+ * @index: unchecked
+ *
+ * It is on the way of each request, several times, and xa_load() has a section of its
+ * own.
+ *
+ * Return: the entry, or NULL.
+ */
+static inline void *mic_xa_load(struct xarray *xa, unsigned long index)
+{
+	XA_STATE(xas, xa, index);
+	void *entry;
+
+	do {
+		entry = xas_load(&xas);
+		if (xa_is_zero(entry))
+			entry = NULL;	/* reserved only */
+	} while (xas_retry(&xas, entry));
+	return entry;
+}
+
 int mic_dev_create(const char *name, struct net_device *ndev);
 extern struct workqueue_struct *mic_wq;
 

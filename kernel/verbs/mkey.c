@@ -100,7 +100,7 @@ struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key)
 	struct mic_mkey *mkey;
 
 	rcu_read_lock();
-	mkey = xa_load(&dev->mkeys, key >> 8);
+	mkey = mic_xa_load(&dev->mkeys, key >> 8);
 	if (mkey && !refcount_inc_not_zero(&mkey->ref))
 		mkey = NULL;
 	rcu_read_unlock();

@@ -32,7 +32,7 @@ struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn)
 	struct mic_qp *qp;
 
 	rcu_read_lock();
-	qp = xa_load(&dev->qps, qpn);
+	qp = mic_xa_load(&dev->qps, qpn);
 	if (qp && !refcount_inc_not_zero(&qp->ref))
 		qp = NULL;
 	rcu_read_unlock();

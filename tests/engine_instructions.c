@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * How many instructions it takes to post small requests that the kernel executes, with
+ * all that the system call and the kernel do, where the clock counts instructions (./run
+ * vm --icount). The limits are somewhat above what they were when this was written
+ * (performance.md): what makes a request that much longer should be known.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+enum { REGION_BYTES = 4096, ROUNDS = 101 };
+
+static const struct {
+	const char *name;
+	enum ibv_wr_opcode opcode;
+	int flags;
+	unsigned int limit;
+} cases[] = {
+	{ "a SEND", IBV_WR_SEND, 0, 3500 },
+	{ "a SEND with inline data", IBV_WR_SEND, IBV_SEND_INLINE, 3200 },
+	{ "a WRITE", IBV_WR_RDMA_WRITE, 0, 3200 },
+	{ "a READ", IBV_WR_RDMA_READ, 0, 3200 },
+	{ "an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 3300 },
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+/* Interrupts make some of them longer. */
+static uint64_t median(uint64_t *values)
+{
+	qsort(values, ROUNDS, sizeof(*values), compare);
+	return values[ROUNDS / 2];
+}
+
+/* What it takes to look at the clock. */
+static uint64_t clock_cost(void)
+{
+	uint64_t values[ROUNDS], start;
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		start = now_ns();
+		values[i] = now_ns() - start;
+	}
+	return median(values);
+}
+
+/* The clock of a machine that counts says the same of the same loop, each time. */
+static bool clock_counts(void)
+{
+	uint64_t values[ROUNDS], start;
+	volatile unsigned int n;
+	unsigned int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		start = now_ns();
+		for (n = 0; n < 100; n++)
+			;
+		values[i] = now_ns() - start;
+	}
+	qsort(values, ROUNDS, sizeof(*values), compare);
+	return check(values[ROUNDS / 4] == values[ROUNDS * 3 / 4] &&
+			     values[0] > 100,
+		     "a loop takes %llu to %llu ns: it is to run with --icount",
+		     (unsigned long long)values[ROUNDS / 4],
+		     (unsigned long long)values[ROUNDS * 3 / 4]);
+}
+
+static bool execute(struct endpoint *a, struct endpoint *b,
+		    struct ibv_send_wr *wr, struct ibv_sge *to, uint64_t *ns)
+{
+	struct ibv_send_wr *bad;
+	uint64_t start;
+	int err;
+
+	if (wr->opcode == IBV_WR_SEND)
+		post_recv(b, 2, to, 1);
+	start = now_ns();
+	err = ibv_post_send(a->qp, wr, &bad);
+	*ns = now_ns() - start;
+	return check(!err, "ibv_post_send: %d", err) &&
+	       cq_expect(a->send_cq, 1, IBV_WC_SUCCESS) &&
+	       (wr->opcode != IBV_WR_SEND ||
+		cq_expect(b->recv_cq, 2, IBV_WC_SUCCESS));
+}
+
+static bool is_short(struct setup *setup, unsigned int i)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_sge from = region_sge(&setup->a_mem, 0, 8);
+	struct ibv_sge to = region_sge(&setup->b_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, cases[i].opcode, &from, 1);
+	uint64_t values[ROUNDS], cost;
+	struct endpoint a, b;
+	unsigned int k;
+	bool ok = true;
+
+	options.inline_bytes = 64;
+	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
+	wr.send_flags = IBV_SEND_SIGNALED | cases[i].flags;
+	if (opcode_is_atomic(wr.opcode)) {
+		wr.wr.atomic.remote_addr = (setup->b_mem.rdma_addr + 7) & ~7ULL;
+		wr.wr.atomic.rkey = setup->b_mem.mr->rkey;
+	} else {
+		wr.wr.rdma.remote_addr = setup->b_mem.rdma_addr;
+		wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
+	}
+	for (k = 0; ok && k < ROUNDS; k++)
+		ok = execute(&a, &b, &wr, &to, &values[k]);
+	pair_destroy(&a, &b);
+	if (!ok)
+		return false;
+	cost = median(values) - clock_cost();
+	tap_note("%s: %llu", cases[i].name, (unsigned long long)cost);
+	return check(cost <= cases[i].limit, "%llu, at most %u",
+		     (unsigned long long)cost, cases[i].limit) &&
+	       check(cost > cases[i].limit / 2,
+		     "%llu: half of what was known: what is counted?",
+		     (unsigned long long)cost);
+}
+
+int main(int argc, char **argv)
+{
+	struct setup setup;
+	unsigned int i;
+
+	if (!tap_ok(clock_counts(), "the clock counts instructions"))
+		return tap_end();
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	for (i = 0; i < COUNT(cases); i++)
+		tap_ok(is_short(&setup, i), "the kernel executes %s",
+		       cases[i].name);
+	setup_close(&setup);
+	return tap_end();
+}
