@@ -17,7 +17,7 @@ uint64_t now_ms(void)
 	return now.tv_sec * 1000ULL + now.tv_nsec / 1000000;
 }
 
-unsigned int number_of(const char *variable, unsigned int otherwise)
+static unsigned int number_of(const char *variable, unsigned int otherwise)
 {
 	const char *value = getenv(variable);
 

@@ -16,9 +16,6 @@ uint64_t now_ms(void);
  */
 uint64_t deadline(void);
 
-/* The number that an environment variable says; @otherwise without one. */
-unsigned int number_of(const char *variable, unsigned int otherwise);
-
 /* How much slower than others this kernel is: MIC_SLOW. */
 unsigned int slowness(void);
 

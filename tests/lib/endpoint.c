@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "clock.h"
 #include "endpoint.h"
 #include "memory.h"
 #include "tap.h"
@@ -16,7 +15,7 @@ struct endpoint_options endpoint_options(enum ibv_qp_type type)
 		.depth = 64,
 		.sges = 4,
 		.access = ACCESS_ALL,
-		.timeout = number_of("MIC_TEST_TIMEOUT", 14),
+		.timeout = 14,
 		.retry_count = 7,
 		.rnr_retry = 7,
 		.rnr_timer = 1,

@@ -26,7 +26,7 @@ struct endpoint_options {
 	struct ibv_srq *srq;		  /* NULL: a receive queue */
 	struct ibv_xrcd *xrcd;		  /* of an XRC_RECV queue pair */
 	unsigned int access;
-	uint8_t timeout; /* 14, or MIC_TEST_TIMEOUT */
+	uint8_t timeout;
 	uint8_t retry_count;
 	uint8_t rnr_retry;
 	uint8_t rnr_timer;

@@ -211,13 +211,10 @@ beside_traffic() {
 	return "$status"
 }
 
-# selftest_cases: all of them.
+# selftest_cases: what makes parts of it fail, one after the other.
 selftest_cases() {
-	expect "the self-test" passes
-	expect "the self-test beside traffic" beside_traffic
 	expect "the self-test: the header overwritten" header_fails
 	expect "the self-test: memory that changes" memory_fails
-	expect "the self-test: interrupts masked" interrupt_fails
 	expect "the self-test: the entry another's" heartbeat_fails
 	expect "the self-test: a clock that runs wild" clock_fails
 	expect "the self-test: a node that stands still" message_fails
@@ -226,5 +223,4 @@ selftest_cases() {
 	expect "the self-test: no device" without_device
 	expect "the self-test: a device that comes and goes" device_comes_and_goes
 	expect "the self-test: no other node" without_peer
-	expect "the self-test, after all that" passes
 }
