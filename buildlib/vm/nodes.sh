@@ -26,10 +26,10 @@ check_nodes() {
 	[ -z "$network" ] || [ "$nodes" -eq 2 ] ||
 		die "--network is a cable between two nodes" "give --nodes 2"
 	if [ -n "$icount" ]; then
-		[ "$nodes" -eq 1 ] && [ "${cpus:-1}" -eq 1 ] ||
+		cpus=${cpus:-1}
+		[ "$nodes $cpus" = "1 1" ] ||
 			die "--icount is for one machine with one processor" \
 				"leave --nodes and --cpus out"
-		cpus=1
 	fi
 	if [ "$nodes" -eq 1 ]; then
 		mem=${mem:-4G} cpus=${cpus:-2}
