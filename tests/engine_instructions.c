@@ -119,13 +119,7 @@ static bool is_short(struct setup *setup, unsigned int i)
 	options.inline_bytes = 64;
 	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
 	wr.send_flags = IBV_SEND_SIGNALED | cases[i].flags;
-	if (opcode_is_atomic(wr.opcode)) {
-		wr.wr.atomic.remote_addr = (setup->b_mem.rdma_addr + 7) & ~7ULL;
-		wr.wr.atomic.rkey = setup->b_mem.mr->rkey;
-	} else {
-		wr.wr.rdma.remote_addr = setup->b_mem.rdma_addr;
-		wr.wr.rdma.rkey = setup->b_mem.mr->rkey;
-	}
+	send_wr_aim(&wr, setup->b_mem.rdma_addr, setup->b_mem.mr->rkey);
 	for (k = 0; ok && k < ROUNDS; k++)
 		ok = execute(&a, &b, &wr, &to, &values[k]);
 	pair_destroy(&a, &b);

@@ -83,14 +83,16 @@ tmpfs_dir() {
 # /dev/kvm alone proves nothing: there are machines where it exists and
 # every guest hangs.
 accelerator() {
-	if [ -n "$icount" ]; then
-		echo "-accel tcg,thread=single -icount shift=0 -cpu max,erms=off,fsrm=off"
-	elif grep -q -w -E 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
+	local threads=thread=multi
+
+	[ -z "$icount" ] || threads="thread=single -icount shift=0"
+	if [ -z "$icount" ] && grep -q -w -E 'vmx|svm' /proc/cpuinfo &&
+		[ -w /dev/kvm ]; then
 		echo "-accel kvm -cpu host"
 	else
 		# With erms and fsrm the guest copies memory with rep movsb,
 		# which TCG does a byte at a time.
-		echo "-accel tcg,thread=multi -cpu max,erms=off,fsrm=off"
+		echo "-accel tcg,$threads -cpu max,erms=off,fsrm=off"
 	fi
 }
 

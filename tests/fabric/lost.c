@@ -93,12 +93,8 @@ static void post(struct endpoint *ep, uint64_t id, enum ibv_wr_opcode opcode,
 		wr.wr.ud.ah = ah;
 		wr.wr.ud.remote_qpn = ud.b.qp->qp_num;
 		wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
-	} else if (opcode_is_atomic(opcode)) {
-		wr.wr.atomic.remote_addr = addr;
-		wr.wr.atomic.rkey = setup.b_mem.mr->rkey;
 	} else {
-		wr.wr.rdma.remote_addr = addr;
-		wr.wr.rdma.rkey = setup.b_mem.mr->rkey;
+		send_wr_aim(&wr, addr, setup.b_mem.mr->rkey);
 	}
 	if (ep == &xrc.a)
 		wr.qp_type.xrc.remote_srqn = 1;

@@ -98,6 +98,18 @@ struct ibv_send_wr send_wr(uint64_t id, enum ibv_wr_opcode opcode,
 	};
 }
 
+void send_wr_aim(struct ibv_send_wr *wr, uint64_t addr, uint32_t rkey)
+{
+	if (opcode_is_atomic(wr->opcode)) {
+		/* regions begin anywhere, words do not */
+		wr->wr.atomic.remote_addr = (addr + 7) & ~7ULL;
+		wr->wr.atomic.rkey = rkey;
+	} else {
+		wr->wr.rdma.remote_addr = addr;
+		wr->wr.rdma.rkey = rkey;
+	}
+}
+
 int try_post_send(struct endpoint *ep, struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;

@@ -26,6 +26,9 @@ enum ibv_wc_opcode completion_of(enum ibv_wr_opcode opcode);
 struct ibv_send_wr send_wr(uint64_t id, enum ibv_wr_opcode opcode,
 			   struct ibv_sge *sges, int count);
 
+/* The memory of the peer that it names: a word of it, if it is an atomic. */
+void send_wr_aim(struct ibv_send_wr *wr, uint64_t addr, uint32_t rkey);
+
 /* Each ends the test if the post is refused. */
 void post_send(struct endpoint *ep, struct ibv_send_wr *wr);
 void post_recv(struct endpoint *ep, uint64_t id, struct ibv_sge *sges,
