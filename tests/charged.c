@@ -46,7 +46,8 @@ static long charged(void)
 	fclose(file);
 	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.stat", group);
 	file = fopen(path, "r");
-	while (file && kernel < 0 && fscanf(file, "%39s %ld", name, &bytes) == 2)
+	while (file && kernel < 0 &&
+	       fscanf(file, "%39s %ld", name, &bytes) == 2)
 		if (!strcmp(name, "kernel"))
 			kernel = bytes;
 	if (file)
