@@ -7,6 +7,8 @@
  * Between queue pairs of one kernel no answer gets lost. So there a number that
  * has been is an error of who connected them, and stays without an answer.
  */
+#include <linux/math64.h>
+#include <linux/overflow.h>
 #include <linux/slab.h>
 
 #include "../verbs/dev.h"
@@ -15,16 +17,22 @@
 /* Half of the numbers are those of the past, IBA 9.7.4.1.2. */
 #define MIC_PSN_PAST		BIT(23)
 
+/* What an atomic found there before, and its request's number. */
+struct mic_result {
+	u64 value;
+	u32 psn;
+} __packed __aligned(4);
+
 /**
- * struct mic_results - what the last atomics found: a requester has no more on their way
+ * struct mic_results - what the last atomics found
  * @count: how many there have been; the newest is at @count - 1
- * @value: before the operation
- * @psn: the request's number
+ * @size: as many as a requester may have on their way, max_dest_rd_atomic (IBA 9.4.5)
+ * @result: each at its number modulo @size
  */
 struct mic_results {
 	u64 count;
-	u64 value[MIC_MAX_RD_ATOM];
-	u32 psn[MIC_MAX_RD_ATOM];
+	u32 size;
+	struct mic_result result[];
 };
 
 /* Atomic writes find nothing, and a requester counts no READs for them. */
@@ -56,23 +64,63 @@ void mic_dup_note(struct mic_qp *qp, const struct mic_op *op)
 	qp->resp.past = min_t(u32, qp->resp.past + op->npsn, MIC_PSN_PAST);
 }
 
+static u64 mic_results_oldest(const struct mic_results *results)
+{
+	return results->count - min_t(u64, results->count, results->size);
+}
+
+static struct mic_result *mic_results_at(struct mic_results *results, u64 number)
+{
+	u32 at;
+
+	div_u64_rem(number, results->size, &at);
+	return &results->result[at];
+}
+
+/* The same with room for as many as a requester may have on their way now. */
+static struct mic_results *mic_results_resized(struct mic_qp *qp,
+					       struct mic_results *from, u32 size)
+{
+	struct mic_results *to;
+	u64 i;
+
+	to = mic_qp_zalloc(qp, struct_size(to, result, size));
+	if (!to)
+		return NULL;
+	to->size = size;
+	if (from) {
+		to->count = from->count;
+		for (i = mic_results_oldest(from); i < from->count; i++)
+			*mic_results_at(to, i) = *mic_results_at(from, i);
+	}
+	return to;
+}
+
 /**
  * mic_dup_prepare - have a place for an atomic's result
  * @qp: queue pair; the caller holds &mic_resp.lock
  * @op: operation that was not carried out yet
+ *
+ * The limit can be raised while the queue pair is connected, in SQD; a place that it
+ * had stays.
  *
  * Context: process context, may sleep.
  * Return: false if there is no memory.
  */
 bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 {
-	struct mic_resp *resp = &qp->resp;
+	const u32 size = clamp_t(u32, READ_ONCE(qp->attr.max_dest_rd_atomic), 1,
+				 MIC_MAX_RD_ATOM);
+	struct mic_results *results = qp->resp.results;
 
-	if (!mic_dup_keeps(op))
+	if (!mic_dup_keeps(op) || (results && results->size >= size))
 		return true;
-	if (!resp->results)
-		resp->results = mic_qp_zalloc(qp, sizeof(*resp->results));
-	return resp->results;
+	results = mic_results_resized(qp, results, size);
+	if (!results)
+		return false;
+	kfree(qp->resp.results);
+	qp->resp.results = results;
+	return true;
 }
 
 /**
@@ -83,13 +131,13 @@ bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 void mic_dup_save(struct mic_qp *qp, const struct mic_op *op)
 {
 	struct mic_results *results = qp->resp.results;
-	u32 at;
+	struct mic_result *result;
 
 	if (!mic_dup_keeps(op))
 		return;
-	at = results->count++ % MIC_MAX_RD_ATOM;
-	results->value[at] = op->result;
-	results->psn[at] = op->psn;
+	result = mic_results_at(results, results->count++);
+	result->value = op->result;
+	result->psn = op->psn;
 }
 
 /**
@@ -102,19 +150,18 @@ void mic_dup_save(struct mic_qp *qp, const struct mic_op *op)
  */
 enum mic_ack mic_dup_result(struct mic_qp *qp, struct mic_op *op)
 {
-	const struct mic_results *results = qp->resp.results;
+	struct mic_results *results = qp->resp.results;
+	const struct mic_result *result;
 	u64 i, oldest;
-	u32 at;
 
 	if (!results)
 		return MIC_ACK_NONE;
-	i = results->count;
-	oldest = i > MIC_MAX_RD_ATOM ? i - MIC_MAX_RD_ATOM : 0;
-	while (i-- > oldest) {
-		at = i % MIC_MAX_RD_ATOM;
-		if (results->psn[at] != op->psn)
+	oldest = mic_results_oldest(results);
+	for (i = results->count; i > oldest; i--) {
+		result = mic_results_at(results, i - 1);
+		if (result->psn != op->psn)
 			continue;
-		op->result = results->value[at];
+		op->result = result->value;
 		return MIC_ACK_OK;
 	}
 	return MIC_ACK_NONE;

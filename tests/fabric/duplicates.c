@@ -25,6 +25,8 @@ enum { LARGE = 600 << 10, WRITTEN = 128 << 10, SENT = WRITTEN + LARGE };
 enum { MESSAGE, WRITE, READ, ADDED, SWAPPED, WORDS };
 enum { SUM = ROUNDS * WORDS, CHAIN, COUNT_OF_WORDS };
 enum { REQUESTS = ROUNDS * WORDS + 2, RECEIVES = 2 * ROUNDS };
+/* READs and atomics on their way at once; no more results are kept. */
+enum { READS = ROUNDS * 3, FEW_READS = 2 };
 
 /* A connection from a, and where it is received. */
 struct ends {
@@ -260,20 +262,65 @@ static bool filled(void)
 }
 
 /* The numbers of the requests pass 0. */
-static bool repeated_rc(void)
+static struct endpoint_options rc_options(uint8_t reads)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+
+	options.depth = 2 * REQUESTS;
+	options.reads = reads;
+	options.timeout = 14;
+	options.psn = 0xfffffc;
+	return options;
+}
+
+static bool repeated_rc(void)
+{
+	struct endpoint_options options = rc_options(READS);
 	struct endpoint a, b;
 	struct ends ends = { .a = &a, .b = &b };
 	bool ok = filled();
 
-	options.depth = 2 * REQUESTS;
-	options.reads = REQUESTS;
-	options.timeout = 14;
-	options.psn = 0xfffffc;
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
 	ends.recv_cq = b.recv_cq;
 	ok = repeated(&ends) && ok;
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* Only a drained queue pair's limits can be changed. */
+static bool allow_reads(struct endpoint *ep)
+{
+	struct ibv_qp_attr attr = {
+		.max_rd_atomic = READS,
+		.max_dest_rd_atomic = READS,
+	};
+
+	endpoint_go(ep, IBV_QPS_SQD);
+	if (!check(!ibv_modify_qp(ep->qp, &attr,
+				  IBV_QP_MAX_QP_RD_ATOMIC |
+					  IBV_QP_MAX_DEST_RD_ATOMIC),
+		   "the limits are not changed"))
+		return false;
+	endpoint_go(ep, IBV_QPS_RTS);
+	return true;
+}
+
+/* Results are there before there is room for more of them. */
+static bool repeated_raised(void)
+{
+	struct endpoint_options options = rc_options(FEW_READS);
+	struct endpoint a, b;
+	struct ends ends = { .a = &a, .b = &b };
+	unsigned int i;
+	bool ok;
+
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	ends.recv_cq = b.recv_cq;
+	for (i = 0; i <= FEW_READS; i++)
+		post_atomic(&ends, i, IBV_WR_ATOMIC_FETCH_AND_ADD, SUM, i);
+	ok = cq_expect_range(a.send_cq, 0, i, IBV_WC_SUCCESS);
+	ok = ok && filled() && allow_reads(&b) && allow_reads(&a) &&
+	     repeated(&ends);
 	pair_destroy(&a, &b);
 	return ok;
 }
@@ -305,6 +352,7 @@ int main(int argc, char **argv)
 	stop_command = argv[1];
 	go_command = argv[2];
 	tap_ok(repeated_rc(), "RC: what arrives twice is carried out once");
+	tap_ok(repeated_raised(), "RC: after the limits were raised");
 	tap_ok(repeated_xrc(), "XRC: the same");
 	setup_close(&setup);
 	return tap_end();
