@@ -134,6 +134,19 @@ static int do_reg_mr(struct proxy_call *call)
 	return made(call, mr);
 }
 
+static int do_rereg_mr(struct proxy_call *call)
+{
+	struct proxy_memory *memory = &call->memory;
+	struct ibv_pd *pd = call->parent ? object_of(call->parent) : NULL;
+	struct ibv_mr *mr = object_of(call->object);
+	int ret = ibv_rereg_mr(mr, (int)call->mask, pd, address_of(call),
+			       memory->length, memory->access);
+
+	memory->lkey = mr->lkey;
+	memory->rkey = mr->rkey;
+	return ret;
+}
+
 static int do_dereg_mr(struct proxy_call *call)
 {
 	return ended(call, ibv_dereg_mr(object_of(call->object)));
@@ -481,6 +494,7 @@ static int (*const ops[PROXY_OPS])(struct proxy_call *call) = {
 	[PROXY_ALLOC_PD] = do_alloc_pd,
 	[PROXY_DEALLOC_PD] = do_dealloc_pd,
 	[PROXY_REG_MR] = do_reg_mr,
+	[PROXY_REREG_MR] = do_rereg_mr,
 	[PROXY_DEREG_MR] = do_dereg_mr,
 	[PROXY_ALLOC_MW] = do_alloc_mw,
 	[PROXY_BIND_MW] = do_bind_mw,

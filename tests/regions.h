@@ -22,6 +22,7 @@ struct stage {
 struct region_case {
 	bool (*run)(struct stage *stage);
 	const char *name;
+	bool one_machine; /* it needs b's device itself */
 };
 
 void run_case(struct setup *setup, struct neighbours *neighbours,

@@ -160,12 +160,12 @@ static bool dmabuf_bounds(struct stage *stage)
 }
 
 static const struct region_case cases[] = {
-	{ dmabuf_traffic, "dma-buf: data in both directions" },
-	{ dmabuf_of_peer, "dma-buf: a peer reads and writes" },
-	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed" },
-	{ dmabuf_refused, "dma-buf: what is refused" },
-	{ dmabuf_bounds, "dma-buf: out of bounds" },
-	{ dmabuf_again, "dma-buf: registered again" },
+	{ dmabuf_traffic, "dma-buf: data in both directions", true },
+	{ dmabuf_of_peer, "dma-buf: a peer reads and writes", true },
+	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
+	{ dmabuf_refused, "dma-buf: what is refused", true },
+	{ dmabuf_bounds, "dma-buf: out of bounds", true },
+	{ dmabuf_again, "dma-buf: registered again", true },
 };
 
 void run_dmabufs(struct setup *setup, struct neighbours *neighbours)

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "proxy.h"
 #include "proxy_client.h"
 #include "tap.h"
@@ -22,6 +23,7 @@ WRAPPED(ibv_dealloc_pd);
 WRAPPED(ibv_reg_mr);
 WRAPPED(ibv_reg_mr_iova);
 WRAPPED(ibv_reg_mr_iova2);
+WRAPPED(ibv_rereg_mr);
 WRAPPED(ibv_dereg_mr);
 WRAPPED(munmap);
 WRAPPED(madvise);
@@ -182,6 +184,46 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 	if (!proxy_is(pd->context))
 		return __real_ibv_reg_mr_iova2(pd, addr, length, iova, access);
 	return reg_mr(pd, addr, length, iova, (int)access);
+}
+
+/* What is no memory here is none there: nothing can be mapped to be the same. */
+static bool is_memory(void *addr, size_t length)
+{
+	uintptr_t page = (uintptr_t)addr & ~(PAGE_BYTES - 1);
+
+	return !msync((void *)page, (uintptr_t)addr + length - page, MS_ASYNC);
+}
+
+int __wrap_ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			void *addr, size_t length, int access)
+{
+	struct proxy_call call = {
+		.op = PROXY_REREG_MR,
+		.object = mr->handle,
+		.parent = pd ? pd->handle : 0,
+		.mask = flags,
+		.memory = {
+			.addr = (uintptr_t)addr,
+			.length = length,
+			.access = access,
+		},
+	};
+	int ret;
+
+	if (!proxy_is(mr->context))
+		return __real_ibv_rereg_mr(mr, flags, pd, addr, length, access);
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION && is_memory(addr, length))
+		proxy_share(mr->pd, addr, length);
+	ret = proxy_do(&call);
+	mr->lkey = call.memory.lkey;
+	mr->rkey = call.memory.rkey;
+	if (!ret && flags & IBV_REREG_MR_CHANGE_PD)
+		mr->pd = pd;
+	if (!ret && flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		mr->addr = addr;
+		mr->length = length;
+	}
+	return ret;
 }
 
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
