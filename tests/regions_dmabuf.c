@@ -173,6 +173,8 @@ void run_dmabufs(struct setup *setup, struct neighbours *neighbours)
 	unsigned int i;
 
 	for (i = 0; i < COUNT(cases); i++) {
+		if (cases[i].one_machine && setup_is_remote(setup))
+			continue;
 		if (!dmabuf_create(&buf, DMABUF_BYTES)) {
 			tap_ok(false, "%s: there is neither a heap nor vgem",
 			       cases[i].name);
