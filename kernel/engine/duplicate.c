@@ -99,7 +99,7 @@ static struct mic_results *mic_results_resized(struct mic_qp *qp,
 /**
  * mic_dup_prepare - have a place for an atomic's result
  * @qp: queue pair; the caller holds &mic_resp.lock
- * @op: operation that was not carried out yet
+ * @op: operation that was not carried out yet; with a limit of 0 it is refused before
  *
  * The limit can be raised while the queue pair is connected, in SQD; a place that it
  * had stays.
@@ -109,8 +109,7 @@ static struct mic_results *mic_results_resized(struct mic_qp *qp,
  */
 bool mic_dup_prepare(struct mic_qp *qp, const struct mic_op *op)
 {
-	const u32 size = clamp_t(u32, READ_ONCE(qp->attr.max_dest_rd_atomic), 1,
-				 MIC_MAX_RD_ATOM);
+	const u32 size = qp->attr.max_dest_rd_atomic;
 	struct mic_results *results = qp->resp.results;
 
 	if (!mic_dup_keeps(op) || (results && results->size >= size))
