@@ -1,67 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The two processes: how they begin, meet and end.
+ * How two processes with UCP begin, meet, share memory and end.
  */
-#include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "clock.h"
+#include "process.h"
 #include "side.h"
-
-/* Seconds until something hangs, on a machine that is not slow. */
-enum { PATIENCE = 60 };
-
-static time_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
-}
-
-static time_t deadline(void)
-{
-	const char *slow = getenv("MIC_SLOW");
-
-	return now() + PATIENCE * (slow ? atoi(slow) : 1);
-}
-
-void bail(const char *format, ...)
-{
-	va_list arguments;
-
-	printf("Bail out! %d: ", getpid());
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	exit(1);
-}
-
-bool check(bool good, const char *format, ...)
-{
-	va_list arguments;
-
-	if (good)
-		return true;
-	printf("# %d: ", getpid());
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	fflush(stdout);
-	return false;
-}
+#include "tap.h"
 
 void *zeroed(size_t bytes)
 {
@@ -81,21 +31,21 @@ static void progress(struct side *side)
 
 static void tell(struct side *side, const void *data, size_t bytes)
 {
-	if (send(side->socket, data, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
+	if (!message_send(side->socket, data, bytes))
 		bail("the other side is gone");
 }
 
 static void hear(struct side *side, void *data, size_t bytes)
 {
 	struct pollfd poller = { .fd = side->socket, .events = POLLIN };
-	time_t end = deadline();
+	uint64_t end = deadline();
 
 	while (!poll(&poller, 1, 0)) {
 		progress(side);
-		if (now() > end)
+		if (now_ms() > end)
 			bail("the other side does not come");
 	}
-	if (recv(side->socket, data, bytes, MSG_WAITALL) != (ssize_t)bytes)
+	if (!message_receive(side->socket, data, bytes))
 		bail("the other side is gone");
 }
 
@@ -136,7 +86,7 @@ static void *hear_sized(struct side *side)
 
 ucs_status_t outcome(struct side *side, void *request)
 {
-	time_t end = deadline();
+	uint64_t end = deadline();
 	ucs_status_t status;
 
 	if (!request)
@@ -146,7 +96,7 @@ ucs_status_t outcome(struct side *side, void *request)
 	while (status = ucp_request_check_status(request),
 	       status == UCS_INPROGRESS) {
 		progress(side);
-		if (now() > end)
+		if (now_ms() > end)
 			bail("a request does not end");
 	}
 	ucp_request_free(request);
@@ -168,23 +118,6 @@ bool flush(struct side *side)
 	return done(side, ucp_ep_flush_nbx(side->ep, &param), "flush");
 }
 
-/* The child ends with its parent. */
-static void divide(struct side *side)
-{
-	int ends[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
-		bail("socketpair: %s", strerror(errno));
-	side->child = fork();
-	if (side->child < 0)
-		bail("fork: %s", strerror(errno));
-	side->active = side->child;
-	side->socket = ends[!side->active];
-	close(ends[side->active]);
-	if (!side->active)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 static void on_failure(void *argument, ucp_ep_h ep, ucs_status_t status)
 {
 	struct side *side = argument;
@@ -195,9 +128,9 @@ static void on_failure(void *argument, ucp_ep_h ep, ucs_status_t status)
 
 bool is_told(struct side *side)
 {
-	time_t end = deadline();
+	uint64_t end = deadline();
 
-	while (side->failure == UCS_OK && now() < end)
+	while (side->failure == UCS_OK && now_ms() < end)
 		progress(side);
 	return side->failure != UCS_OK;
 }
@@ -230,7 +163,7 @@ static void connect_ep(struct side *side)
 	free(theirs);
 }
 
-void side_open(struct side *side, const char *device, const char *peer)
+void side_open(struct side *side, const char *device, int socket, bool active)
 {
 	ucp_params_t params = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -241,11 +174,11 @@ void side_open(struct side *side, const char *device, const char *peer)
 		.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 		.thread_mode = UCS_THREAD_MODE_SINGLE,
 	};
+	char port[64]; /* UCX's word for it */
 
-	memset(side, 0, sizeof(*side));
-	fflush(stdout);
-	divide(side);
-	setenv("UCX_NET_DEVICES", side->active ? device : peer, 1);
+	*side = (struct side){ .active = active, .socket = socket };
+	snprintf(port, sizeof(port), "%s:1", device);
+	setenv("UCX_NET_DEVICES", port, 1);
 	must(ucp_init(&params, NULL, &side->context), "ucp_init");
 	must(ucp_worker_create(side->context, &worker, &side->worker),
 	     "ucp_worker_create");
@@ -267,21 +200,14 @@ static void close_worker(struct side *side)
 {
 	ucp_worker_destroy(side->worker);
 	ucp_cleanup(side->context);
-	close(side->socket);
 }
 
 void side_close(struct side *side)
 {
-	int status;
-
 	meet(side);
 	close_ep(side, 0);
 	meet(side);
 	close_worker(side);
-	if (!side->active)
-		exit(0);
-	if (waitpid(side->child, &status, 0) != side->child || status)
-		bail("the passive side ends with %d", status);
 }
 
 void side_force_close(struct side *side)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Two processes with UCP, each on a device of its own, that do the same cases:
- * the parent is the active side, its child the passive one. A socket between
- * them is for what they have to tell each other beside.
+ * Two processes with UCP, each on a device of its own, that do the same cases: the
+ * active side, which reports them, and the passive one. A socket between them is
+ * for what they have to tell each other beside.
  */
 #ifndef TESTS_UCX_SIDE_H
 #define TESTS_UCX_SIDE_H
@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <ucp/api/ucp.h>
 
 /* What memory that must not be written holds. */
@@ -19,7 +18,6 @@
 struct side {
 	bool active;
 	int socket;
-	pid_t child; /* of the active side */
 	ucp_context_h context;
 	ucp_worker_h worker;
 	ucp_ep_h ep;
@@ -39,15 +37,8 @@ struct window {
 	ucp_rkey_h rkey;
 };
 
-/* Ends this process, and with it the other. */
-void __attribute__((noreturn, format(printf, 1, 2)))
-bail(const char *format, ...);
-/* A remark that explains why a case fails. */
-bool __attribute__((format(printf, 2, 3)))
-check(bool good, const char *format, ...);
-
-/* Both sides: devices are UCX's words for them, like mic0:1. */
-void side_open(struct side *side, const char *device, const char *peer);
+/* Both sides: @device is one of verbs, @socket stays the caller's. */
+void side_open(struct side *side, const char *device, int socket, bool active);
 void side_close(struct side *side);
 /* The endpoint with an error handler, and one end's UCX alone. */
 void side_force_close(struct side *side);

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * usage: verify ACTIVE PASSIVE [--kill]
+ * usage: verify DEVICE PEER [--kill]
+ *        verify serve PORT DEVICE
  *
- * UCP between two devices (mic0:1 mic1:1), by the transports of $UCX_TLS, with a
- * look at every byte: tagged messages, streams, put, get, atomics. With --kill:
- * what the active side learns when the passive one is killed. TAP.
+ * UCP between two devices, by the transports of $UCX_TLS, with a look at every byte:
+ * tagged messages, streams, put, get, atomics. With --kill: what the active side
+ * learns when the passive one is killed. The passive side is a child with device PEER;
+ * or it is on another machine, where the second form serves, and PEER is ADDRESS:PORT.
  */
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "clock.h"
+#include "process.h"
 #include "side.h"
+#include "tap.h"
+
+/* What the passive side is to take part in. */
+enum part { PART_VERIFY, PART_KILL };
 
 enum {
 	LARGE = 1 << 20,
@@ -27,17 +36,12 @@ static const size_t sizes[] = {
 
 #define NSIZES (sizeof(sizes) / sizeof(*sizes))
 
-static int cases, failures;
-
 /* On the active side, which is told of both. */
 static void report(struct side *side, const char *name, bool good)
 {
 	good = agree(side, good);
-	if (!side->active)
-		return;
-	printf("%sok %d - %s\n", good ? "" : "not ", ++cases, name);
-	fflush(stdout);
-	failures += !good;
+	if (side->active)
+		tap_ok(good, "%s", name);
 }
 
 static void *send_tag(struct side *side, const void *data, size_t bytes,
@@ -377,61 +381,131 @@ static void verify(struct side *side)
 	side_close(side);
 }
 
-/*
- * The passive side goes while messages are under way. The first that is not
- * delivered may be one that was posted long before.
- */
+static bool exchange(struct side *side, size_t bytes)
+{
+	uint8_t *data = zeroed(bytes);
+	bool good = true;
+	int i;
+
+	for (i = 0; good && i < COUNT; i++)
+		good = done(side,
+			    side->active ? send_tag(side, data, bytes, i) :
+					   receive_tag(side, data, bytes, i),
+			    "message");
+	free(data);
+	return good;
+}
+
+/* There was traffic; now the passive side is to go. */
+static void be_killed(struct side *side, size_t bytes)
+{
+	uint64_t end = deadline();
+
+	if (!exchange(side, bytes))
+		bail("there is no traffic");
+	while (!readable_within(side->socket, 0) && now_ms() < end)
+		ucp_worker_progress(side->worker);
+	raise(SIGKILL);
+}
+
+/* Its socket ends with it. */
+static bool kill_passive(struct side *side)
+{
+	char sign = 0;
+
+	return message_send(side->socket, &sign, sizeof(sign)) &&
+	       becomes_readable(side->socket) &&
+	       recv(side->socket, &sign, sizeof(sign), 0) <= 0;
+}
+
+/* The first that is not delivered may be one that was posted long before. */
 static bool learns(struct side *side, size_t bytes)
 {
-	uint8_t *data = zeroed(bytes), *in = zeroed(bytes);
+	uint8_t *data = zeroed(bytes);
 	ucs_status_t status = UCS_OK;
-	int i, status_of_child;
+	int i;
 
-	for (i = 0; i < COUNT; i++) {
-		void *request = side->active ? send_tag(side, data, bytes, i) :
-					       receive_tag(side, in, bytes, i);
-
-		if (!done(side, request, "message"))
-			bail("there is no traffic");
-	}
-	while (!side->active)
-		ucp_worker_progress(side->worker);
-	kill(side->child, SIGKILL);
-	waitpid(side->child, &status_of_child, 0);
+	if (!exchange(side, bytes))
+		bail("there is no traffic");
+	if (!kill_passive(side))
+		bail("the passive side is not killed");
 	for (i = 0; status == UCS_OK && i < 1000 * COUNT; i++)
 		status = outcome(side, send_tag(side, data, bytes, COUNT));
 	free(data);
-	free(in);
 	return check(status != UCS_OK, "messages go to who is dead") &&
 	       check(is_told(side), "the endpoint's handler is not called");
 }
 
-static void kill_passive(struct side *side, size_t bytes)
+static int passive(int socket, void *device)
 {
-	bool good = learns(side, bytes);
+	struct side side;
+	enum part part;
+	size_t bytes;
 
-	printf("# %s\n", ucs_status_string(side->failure));
-	printf("%sok %d - the peer is killed, messages of %zu bytes\n",
-	       good ? "" : "not ", ++cases, bytes);
-	failures += !good;
-	side_force_close(side);
+	if (!message_receive(socket, &part, sizeof(part)) ||
+	    !message_receive(socket, &bytes, sizeof(bytes)))
+		bail("nobody says what to do");
+	side_open(&side, device, socket, false);
+	if (part == PART_VERIFY)
+		verify(&side);
+	else
+		be_killed(&side, bytes);
+	return 0;
+}
+
+static void start(struct process *process, const char *peer, enum part part,
+		  size_t bytes)
+{
+	if (strchr(peer, ':'))
+		process_connect(process, peer);
+	else
+		process_start(process, passive, (void *)peer);
+	if (!message_send(process->socket, &part, sizeof(part)) ||
+	    !message_send(process->socket, &bytes, sizeof(bytes)))
+		bail("the other side is gone");
+}
+
+static void verify_both(const char *device, const char *peer)
+{
+	struct process process;
+	struct side side;
+
+	start(&process, peer, PART_VERIFY, 0);
+	side_open(&side, device, process.socket, true);
+	verify(&side);
+	tap_must(process_end(&process), "the passive side fails");
+}
+
+static void kill_one(const char *device, const char *peer, size_t bytes)
+{
+	struct process process;
+	struct side side;
+	bool good;
+
+	start(&process, peer, PART_KILL, bytes);
+	side_open(&side, device, process.socket, true);
+	good = learns(&side, bytes);
+	tap_note("%s", ucs_status_string(side.failure));
+	tap_ok(good, "the peer is killed, messages of %zu bytes", bytes);
+	side_force_close(&side);
+	close(process.socket);
+	if (process.pid)
+		waitpid(process.pid, NULL, 0);
 }
 
 int main(int argc, char **argv)
 {
 	bool kills = argc == 4 && !strcmp(argv[3], "--kill");
-	struct side side;
 
+	if (argc == 4 && !strcmp(argv[1], "serve"))
+		process_serve(argv[2], passive, argv[3]);
 	if (argc != 3 && !kills)
-		bail("usage: verify ACTIVE PASSIVE [--kill]");
-	side_open(&side, argv[1], argv[2]);
+		bail("usage: verify DEVICE PEER [--kill] | serve PORT DEVICE");
 	if (kills) {
-		kill_passive(&side, 64);
-		side_open(&side, argv[1], argv[2]);
-		kill_passive(&side, 100000);
+		kill_one(argv[1], argv[2], 64);
+		kill_one(argv[1], argv[2], 100000);
 	} else {
-		verify(&side);
+		verify_both(argv[1], argv[2]);
 	}
-	printf("1..%d\n", cases);
-	return failures ? 1 : 0;
+	return tap_end();
 }
