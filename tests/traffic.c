@@ -11,6 +11,10 @@
  * --churn other objects come and go meanwhile. Prints "requester PID",
  * "responder PID", "running". Without --rounds it goes on until SIGTERM.
  *
+ *   traffic [--peer NAME] serve PORT
+ *
+ * is the responder for a traffic --peer ADDRESS:PORT on another machine.
+ *
  * Exit status: 0 all went well, 3 the device or the other side is gone, 1
  * something else is wrong.
  */
@@ -70,6 +74,12 @@ struct side {
 	int socket;
 };
 
+/* What the requester tells the responder before all else. */
+struct terms {
+	unsigned int qps;
+	uint32_t size;
+};
+
 /* What the sides tell each other about each lane. */
 struct lane_address {
 	struct endpoint_address endpoint;
@@ -81,6 +91,12 @@ static void on_signal(int number)
 {
 	(void)number;
 	stopped = 1;
+}
+
+static void check_config(void)
+{
+	if (!config.qps || config.qps > MAX_QPS || !config.size)
+		bail("bad arguments");
 }
 
 static void gone(const char *why)
@@ -422,6 +438,20 @@ static void run_responder(struct side *side)
 	}
 }
 
+/* The responder of these terms says who it is. */
+static void accept_terms(int socket)
+{
+	pid_t pid = getpid();
+	struct terms terms;
+
+	if (!message_receive(socket, &terms, sizeof(terms)) ||
+	    !message_send(socket, &pid, sizeof(pid)))
+		gone("the requester does not say what it wants");
+	config.qps = terms.qps;
+	config.size = terms.size;
+	check_config();
+}
+
 static int responder_main(int socket, void *argument)
 {
 	struct side *side = argument;
@@ -430,6 +460,7 @@ static int responder_main(int socket, void *argument)
 	/* It has to live on when the requester is killed. */
 	prctl(PR_SET_PDEATHSIG, 0);
 	signal(SIGTERM, SIG_IGN);
+	accept_terms(socket);
 	side_open(side, config.peer, socket);
 	exchange_addresses(side);
 	for (i = 0; i < config.qps; i++)
@@ -441,11 +472,42 @@ static int responder_main(int socket, void *argument)
 	return 0;
 }
 
+static void start_responder(struct process *responder)
+{
+	struct terms terms = { config.qps, config.size };
+	static struct side side;
+	pid_t pid;
+
+	if (strchr(config.peer, ':'))
+		process_connect(responder, config.peer);
+	else
+		process_start(responder, responder_main, &side);
+	if (!message_send(responder->socket, &terms, sizeof(terms)) ||
+	    !message_receive(responder->socket, &pid, sizeof(pid)))
+		gone("there is no responder");
+	printf("responder %d\n", pid);
+	fflush(stdout);
+}
+
+/* As an exit status. */
+static int end_of_responder(const struct process *responder)
+{
+	int status;
+
+	if (responder->pid) {
+		if (waitpid(responder->pid, &status, 0) != responder->pid)
+			wrong("waitpid fails");
+		return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_GONE;
+	}
+	if (!message_receive(responder->socket, &status, sizeof(status)))
+		return EXIT_GONE;
+	return status;
+}
+
 static int requester_main(const struct process *responder)
 {
 	static struct side side;
 	char byte = 0;
-	int status;
 
 	side_open(&side, config.device, responder->socket);
 	exchange_addresses(&side);
@@ -456,12 +518,11 @@ static int requester_main(const struct process *responder)
 	if (!message_send(responder->socket, &byte, 1))
 		gone("the responder is gone");
 	side_close(&side);
-	if (waitpid(responder->pid, &status, 0) != responder->pid)
-		wrong("waitpid fails");
-	return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_GONE;
+	return end_of_responder(responder);
 }
 
-static void parse_arguments(int argc, char **argv)
+/* Returns the port of one that serves. */
+static const char *parse_arguments(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "qps", required_argument, NULL, 'q' },
@@ -485,21 +546,24 @@ static void parse_arguments(int argc, char **argv)
 		else
 			exit(2);
 	}
-	if (optind < argc || !config.qps || config.qps > MAX_QPS ||
-	    !config.size)
+	check_config();
+	if (optind + 2 == argc && !strcmp(argv[optind], "serve"))
+		return argv[optind + 1];
+	if (optind < argc)
 		bail("bad arguments");
+	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	static struct side responder_side;
+	const char *port = parse_arguments(argc, argv);
 	struct process responder;
+	static struct side side;
 
-	parse_arguments(argc, argv);
+	if (port)
+		process_serve(port, responder_main, &side);
 	signal(SIGTERM, on_signal);
 	printf("requester %d\n", getpid());
-	process_start(&responder, responder_main, &responder_side);
-	printf("responder %d\n", responder.pid);
-	fflush(stdout);
+	start_responder(&responder);
 	return requester_main(&responder);
 }

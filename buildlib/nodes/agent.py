@@ -79,6 +79,7 @@ class Command:
             status = 128 - status
         self.send(frames.EXIT, json.dumps({"status": status}).encode())
         del self.agent.commands[self.node, self.call]
+        self.agent.remove_group(self.group)
 
 
 class Agent:
@@ -91,6 +92,7 @@ class Agent:
         self.callers = {}  # call: the local caller's socket
         self.readers = {}
         self.next = 1
+        self.ended_groups = []
         self.wait_on(self.port, self.port_says)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.listener.bind(SOCKET)
@@ -137,6 +139,16 @@ class Agent:
             self.send(node, frames.ERR, call, f"rig: {error}\n".encode())
             self.send(node, frames.EXIT, call,
                       json.dumps({"status": 127}).encode())
+
+    def remove_group(self, group):
+        """Or later: what was killed in it may take its time."""
+        groups = self.ended_groups + [group]
+        self.ended_groups = []
+        for group in groups:
+            try:
+                os.rmdir(group)
+            except OSError:
+                self.ended_groups.append(group)
 
     # what local callers want
 

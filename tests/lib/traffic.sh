@@ -1,17 +1,49 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # Verified traffic in the background, and what may be left of it afterwards.
-# After lib/tap.sh and buildlib/guest.sh.
+# After lib/tap.sh and buildlib/guest.sh; among several nodes, where the responder is
+# on node 1, after lib/machines.sh.
 
 # Exit status of the traffic program whose device or other side is gone.
 GONE=3
+
+# Among several nodes: where "traffic serve" listens on node 1.
+TRAFFIC_PORT=7323
+responder_side=()
+[ "${MIC_NODES:-1}" -eq 1 ] || responder_side=(./run on 1)
+
+# traffic ARGUMENT...: between the two devices.
+traffic() {
+	local peer=$PEER
+
+	[ ${#responder_side[@]} -eq 0 ] || peer=$SERVER_ADDRESS:$TRAFFIC_PORT
+	exec "$BIN/traffic" --device "$DEVICE" --peer "$peer" "$@"
+}
+
+# on_node_1 FUNCTION: of this file, there.
+on_node_1() {
+	./run on 1 env MIC_NODES=1 bash -c \
+		". tests/lib/tap.sh; . tests/lib/traffic.sh; $1"
+}
+
+responder_gone() {
+	if [ ${#responder_side[@]} -eq 0 ]; then
+		process_gone "$responder"
+	else
+		"${responder_side[@]}" [ ! -e "/proc/$responder" ]
+	fi
+}
+
+kill_responder() {
+	"${responder_side[@]}" kill -KILL "$responder"
+}
 
 # start_traffic ARGUMENT...: returns when it runs; $requester, $responder.
 start_traffic() {
 	local log=$SCRATCH/traffic
 
 	: >"$log"
-	"$BIN/traffic" --device "$DEVICE" --peer "$PEER" "$@" >"$log" 2>&1 &
+	traffic "$@" >"$log" 2>&1 &
 	requester=$!
 	if ! wait_until 30 grep -q ^running "$log"; then
 		note "the traffic does not start"
@@ -29,11 +61,11 @@ stop_traffic() {
 
 # traffic_ends STATUS: both processes end in time, the requester so.
 traffic_ends() {
-	if ! ends "$requester" 60 || ! wait_until 60 process_gone "$responder"
-	then
+	if ! ends "$requester" 60 || ! wait_until 60 responder_gone; then
 		note "the traffic does not end"
 		note_file "$SCRATCH/traffic"
-		kill -KILL "$requester" "$responder"
+		kill -KILL "$requester"
+		kill_responder
 		return 1
 	fi
 	[ "$ended" -eq "$1" ] || {
@@ -78,10 +110,13 @@ nothing_left() {
 	}
 }
 
+# resource_state: of all nodes.
 resource_state() {
 	rdma_objects
 	driver_state
 	echo "pinned pages: $(pinned_pages)"
+	[ ${#responder_side[@]} -eq 0 ] ||
+		on_node_1 resource_state | sed 's/^/node 1: /'
 }
 
 state_is() {
@@ -98,10 +133,13 @@ SLAB_CACHES="kmalloc-* radix_tree_node mm_struct pid filp inode_cache
 FREE_UNIT=64
 PERCPU_UNIT=4
 
-# slab_counts: objects in use by cache, and memory in units, each in a line.
+# slab_counts: objects in use by cache, and memory in units, each in a line; of node 1,
+# too. What can be dropped is dropped before.
 slab_counts() {
 	local cache objects
 
+	echo 3 >/proc/sys/vm/drop_caches
+	sleep 0.4
 	# shellcheck disable=SC2086 # patterns
 	for cache in $(cd /sys/kernel/slab && echo $SLAB_CACHES); do
 		cache=/sys/kernel/slab/$cache
@@ -112,9 +150,13 @@ slab_counts() {
 	done
 	awk -v unit="$FREE_UNIT" -v percpu="$PERCPU_UNIT" '
 		$1 == "MemTotal:" { total = $2 }
-		$1 == "MemFree:" { free = $2 }
+		$1 == "MemFree:" { free += $2 }
+		# what each CPU keeps at hand
+		$1 == "count:" { free += $2 * 4 }
 		$1 == "Percpu:" { print "percpu", int($2 / percpu) }
-		END { print "memory", int((total - free) / unit) }' /proc/meminfo
+		END { print "memory", int((total - free) / unit) }' \
+		/proc/meminfo /proc/zoneinfo
+	[ ${#responder_side[@]} -eq 0 ] || on_node_1 slab_counts | sed 's/^/1:/'
 }
 
 # slab_snapshot FILE: objects in use by cache, and what memory is not free. What a
@@ -128,8 +170,6 @@ slab_snapshot() {
 
 	sleep 1
 	for ((i = 0; i < 5; i++)); do
-		echo 3 >/proc/sys/vm/drop_caches
-		sleep 0.4
 		while read -r cache objects; do
 			[ "${lowest[$cache]:-$objects}" -lt "$objects" ] ||
 				lowest[$cache]=$objects
