@@ -5,6 +5,8 @@
 
 # shellcheck source=tests/lib/nvmet.sh
 . "${BASH_SOURCE[0]%/*}/nvmet.sh"
+# shellcheck source=tests/lib/disk.sh
+. "${BASH_SOURCE[0]%/*}/disk.sh"
 
 # target COMMAND...: of lib/nvmet.sh, where the target is.
 target() {
@@ -66,68 +68,4 @@ controller_is() {
 disconnect() {
 	put 1 "/sys/class/nvme/$controller/delete_controller" &&
 		wait_until 30 no_controller
-}
-
-# copy FROM TO BLOCK: past the page cache of the disk.
-copy_to_disk() {
-	dd if="$1" of="$disk" bs="$2" oflag=direct conv=fsync status=none
-}
-
-copy_from_disk() {
-	dd if="$disk" of="$1" bs="$2" iflag=direct status=none
-}
-
-new_data() {
-	head -c "$NVME_SIZE" /dev/urandom >"$SCRATCH/data"
-}
-
-# stored BLOCK: the data is in the target's file, and is read back.
-stored() {
-	[ "$(target target_sum)" = "$(sha256sum <"$SCRATCH/data")" ] || {
-		echo "the target's file has something else"
-		return 1
-	}
-	copy_from_disk "$SCRATCH/back" "$1" &&
-		cmp "$SCRATCH/data" "$SCRATCH/back"
-}
-
-# write_and_read BLOCK
-write_and_read() {
-	new_data
-	copy_to_disk "$SCRATCH/data" "$1" && stored "$1"
-}
-
-# Four at once, each its own part.
-parallel() {
-	local i pids=()
-
-	new_data
-	for i in 0 1 2 3; do
-		dd if="$SCRATCH/data" of="$disk" bs=64K count=32 \
-			skip=$((i * 32)) seek=$((i * 32)) oflag=direct \
-			status=none &
-		pids+=($!)
-	done
-	for i in "${pids[@]}"; do
-		wait "$i" || return
-	done
-	stored 1M
-}
-
-# registers_fast DEVICE: the initiator's.
-registers_fast() {
-	local qps
-
-	# an admin queue and at least one for data
-	qps=$(rdma resource show qp link "$1/1" | grep -c 'type RC')
-	[ "$qps" -ge 2 ] || {
-		rdma resource show qp
-		return 1
-	}
-	rdma resource show mr dev "$1" -dd | grep 'drv_kind fast ' |
-		grep -q 'comm \[nvme_rdma\]' || {
-		rdma resource show mr -dd
-		return 1
-	}
-	[ "$(cat "/sys/class/infiniband/$1/ports/1/hw_counters/local_operations")" -gt 100 ]
 }

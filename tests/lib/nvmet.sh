@@ -1,30 +1,24 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The kernel's target of NVMe over Fabrics: one subsystem with one disk, a file.
-# Needs nothing else, so that a node of several can source it.
+# Needs nothing but lib/backing.sh, so that a node of several can source it.
+
+# shellcheck source=tests/lib/backing.sh
+. "${BASH_SOURCE[0]%/*}/backing.sh"
 
 NVME_NQN=mic-test
-NVME_SIZE=$((8 << 20))
-NVME_BACKING=/dev/shm/nvme-backing
 NVMET=/sys/kernel/config/nvmet
 NVMET_SUBSYSTEM=$NVMET/subsystems/$NVME_NQN
 NVMET_PORT=$NVMET/ports/1
 
-# put VALUE FILE
-put() {
-	echo "$1" >"$2"
-}
-
 # make_target ADDRESS
 make_target() {
 	modprobe -a nvmet nvmet-rdma || return
-	mountpoint -q /sys/kernel/config ||
-		mount -t configfs none /sys/kernel/config || return
-	truncate -s "$NVME_SIZE" "$NVME_BACKING" || return
+	prepare_backing || return
 	mkdir "$NVMET_SUBSYSTEM" "$NVMET_SUBSYSTEM/namespaces/1" \
 		"$NVMET_PORT" || return
 	put 1 "$NVMET_SUBSYSTEM/attr_allow_any_host" &&
-		put "$NVME_BACKING" "$NVMET_SUBSYSTEM/namespaces/1/device_path" &&
+		put "$BACKING" "$NVMET_SUBSYSTEM/namespaces/1/device_path" &&
 		put 1 "$NVMET_SUBSYSTEM/namespaces/1/buffered_io" &&
 		put 1 "$NVMET_SUBSYSTEM/namespaces/1/enable" &&
 		put rdma "$NVMET_PORT/addr_trtype" &&
@@ -53,12 +47,8 @@ remove_target() {
 	[ ! -d "$NVMET_SUBSYSTEM/namespaces/1" ] ||
 		rmdir "$NVMET_SUBSYSTEM/namespaces/1" || return
 	[ ! -d "$NVMET_SUBSYSTEM" ] || rmdir "$NVMET_SUBSYSTEM" || return
-	rm -f "$NVME_BACKING"
+	rm -f "$BACKING"
 	for module in nvmet-rdma nvmet; do
 		rmmod "$module" || return
 	done
-}
-
-target_sum() {
-	sha256sum <"$NVME_BACKING"
 }

@@ -10,6 +10,8 @@ GONE=3
 # Among several nodes: where "traffic serve" listens on node 1.
 TRAFFIC_PORT=7323
 responder_side=()
+# Whether what is left is looked for on node 1, too.
+BOTH=
 [ "${MIC_NODES:-1}" -eq 1 ] || responder_side=(./run on 1)
 
 # traffic ARGUMENT...: between the two devices.
@@ -110,13 +112,12 @@ nothing_left() {
 	}
 }
 
-# resource_state: of all nodes.
+# resource_state: of this machine; with BOTH also of node 1.
 resource_state() {
 	rdma_objects
 	driver_state
 	echo "pinned pages: $(pinned_pages)"
-	[ ${#responder_side[@]} -eq 0 ] ||
-		on_node_1 resource_state | sed 's/^/node 1: /'
+	[ -z "$BOTH" ] || on_node_1 resource_state | sed 's/^/node 1: /'
 }
 
 state_is() {
@@ -133,8 +134,8 @@ SLAB_CACHES="kmalloc-* radix_tree_node mm_struct pid filp inode_cache
 FREE_UNIT=64
 PERCPU_UNIT=4
 
-# slab_counts: objects in use by cache, and memory in units, each in a line; of node 1,
-# too. What can be dropped is dropped before.
+# slab_counts: objects in use by cache, and memory in units, each in a line; with BOTH
+# of node 1, too. What can be dropped is dropped before.
 slab_counts() {
 	local cache objects
 
@@ -156,7 +157,7 @@ slab_counts() {
 		$1 == "Percpu:" { print "percpu", int($2 / percpu) }
 		END { print "memory", int((total - free) / unit) }' \
 		/proc/meminfo /proc/zoneinfo
-	[ ${#responder_side[@]} -eq 0 ] || on_node_1 slab_counts | sed 's/^/1:/'
+	[ -z "$BOTH" ] || on_node_1 slab_counts | sed 's/^/1:/'
 }
 
 # slab_snapshot FILE: objects in use by cache, and what memory is not free. What a
