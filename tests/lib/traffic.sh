@@ -16,10 +16,11 @@ BOTH=
 
 # traffic ARGUMENT...: between the two devices.
 traffic() {
-	local peer=$PEER
+	local responder=$PEER
 
-	[ ${#responder_side[@]} -eq 0 ] || peer=$SERVER_ADDRESS:$TRAFFIC_PORT
-	exec "$BIN/traffic" --device "$DEVICE" --peer "$peer" "$@"
+	[ ${#responder_side[@]} -eq 0 ] ||
+		responder=$SERVER_ADDRESS:$TRAFFIC_PORT
+	exec "$BIN/traffic" --device "$DEVICE" --peer "$responder" "$@"
 }
 
 # on_node_1 FUNCTION: of this file, there.
