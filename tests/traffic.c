@@ -99,7 +99,7 @@ static void check_config(void)
 		bail("bad arguments");
 }
 
-static void gone(const char *why)
+static _Noreturn void gone(const char *why)
 {
 	tap_note("%s", why);
 	exit(EXIT_GONE);
