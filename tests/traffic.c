@@ -50,7 +50,7 @@ static struct {
 	uint32_t size;
 	uint64_t rounds;
 	bool churn;
-} config = { .qps = 8, .size = 65536 };
+} config = { .device = "mic0", .peer = "mic1", .qps = 8, .size = 65536 };
 
 static volatile sig_atomic_t stopped;
 
