@@ -27,7 +27,7 @@ class Command:
 
     def __init__(self, agent, node, call, what):
         self.agent, self.node, self.call = agent, node, call
-        self.group = f"{agent.group}/on-{node}-{call}"
+        self.group = agent.group_of(node, call)
         os.makedirs(self.group, exist_ok=True)
         self.process = subprocess.Popen(
             what["argv"], cwd=what["cwd"], env={**os.environ, **what["env"]},
@@ -139,6 +139,10 @@ class Agent:
             self.send(node, frames.ERR, call, f"rig: {error}\n".encode())
             self.send(node, frames.EXIT, call,
                       json.dumps({"status": 127}).encode())
+            self.remove_group(self.group_of(node, call))
+
+    def group_of(self, node, call):
+        return f"{self.group}/on-{node}-{call}"
 
     def remove_group(self, group):
         """Or later: what was killed in it may take its time."""

@@ -33,6 +33,11 @@ end_both() {
 	wait_until 60 responder_gone
 }
 
+# Nobody is killed.
+works() {
+	start_traffic --rounds 20 && traffic_ends 0 && nothing_left "$baseline"
+}
+
 # kill_rounds VICTIM ARGUMENT...
 kill_rounds() {
 	local victim=$1 i

@@ -25,8 +25,7 @@ traffic() {
 
 # on_node_1 FUNCTION: of this file, there.
 on_node_1() {
-	./run on 1 env MIC_NODES=1 bash -c \
-		". tests/lib/tap.sh; . tests/lib/traffic.sh; $1"
+	./run on 1 bash -c ". tests/lib/tap.sh; . tests/lib/traffic.sh; $1"
 }
 
 responder_gone() {
