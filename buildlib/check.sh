@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # ---
-# usage: ./run check [NAME...]
+# usage: ./run check [--fix] [NAME...]
 #
 # Checks the sources, all of them or only by the checks named:
 #   spdx: every source file says its license in its first lines

@@ -26,6 +26,15 @@ show_help() {
 	sed -n '/^# ---/,/^# ---/{/^# ---/d;s/^# \{0,1\}//;p}' "$0"
 }
 
+# The kernel's build takes a folder with a space in its name for two, and QEMU one with
+# a comma.
+case $TREE$CACHE in
+*[!A-Za-z0-9/._@+~-]*)
+	die "the name of a folder has characters that kernel builds or QEMU can't have: $TREE, $CACHE" \
+		"use folders with letters, digits and /._@+~- only (the second is \$MIC_CACHE)"
+	;;
+esac
+
 # need_value OPTION [VALUE]: an option that needs a value got one.
 need_value() {
 	[ $# -ge 2 ] || die "option $1 needs a value" "see ./run $VERB --help"
@@ -39,6 +48,12 @@ as_root() {
 	else
 		die "root is needed for: $*" "run this as root, or install sudo"
 	fi
+}
+
+# ask_for_root: the password, before the label of a step is in its way.
+ask_for_root() {
+	[ "$(id -u)" -eq 0 ] || ! command -v sudo >/dev/null ||
+		sudo -n true 2>/dev/null || sudo -v
 }
 
 missing_packages() {
@@ -66,6 +81,7 @@ need_packages() {
 	command -v apt-get >/dev/null ||
 		die "these packages are missing: ${missing[*]}" \
 			"install them; this script only knows apt (Debian 12)"
+	ask_for_root
 	step "apt-get update" as_root apt-get -q update
 	step "installing ${missing[*]}" as_root \
 		env DEBIAN_FRONTEND=noninteractive apt-get -q -y \

@@ -15,15 +15,18 @@ make_initramfs() {
 	cp "$TREE/buildlib/guest/init" "$dir/init"
 	chmod 755 "$dir/init"
 	for name in $INITRAMFS_MODULES; do
-		modprobe -d "$KROOT" -S "$KREL" --show-depends "$name"
-	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' |
+		modprobe -d "$KROOT" -S "$KREL" --show-depends "$name" ||
+			die "Linux $KREL has no module $name" \
+				"install linux-image-amd64, which has all of them"
+	done >"$dir.modules"
+	awk '$1 == "insmod" && !seen[$2]++ { print $2 }' "$dir.modules" |
 		while read -r file; do
 			unpack_module "$file" "$dir/modules"
 		done
 	(cd "$dir" && find . -print0 | cpio -0 -o -H newc -R 0:0 --quiet) \
 		>"$out.tmp"
 	mv "$out.tmp" "$out"
-	rm -rf "$dir"
+	rm -rf "$dir" "$dir.modules"
 }
 
 # Copy a module and note it in the list, which is in the order to load.

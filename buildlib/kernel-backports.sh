@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The 6.12 kernel of bookworm-backports. The machine's own package sources
-# stay as they are: apt gets a private list, and the image, which as an
-# installed package would become the machine's kernel at its next boot, is
-# only unpacked into the cache.
+# stay as they are: apt gets a private list. Nothing of it is installed, as the headers
+# depend on the image, which would become the machine's kernel at its next boot; both
+# are only unpacked into the cache.
 
 BACKPORTS_DIR=$CACHE/kernel-6.12
 
@@ -27,7 +27,7 @@ distribution_mirror() {
 }
 
 fetch_backports() {
-	local mirror keyring suite
+	local mirror keyring
 
 	need_packages debian-archive-keyring
 	mirror=$(distribution_mirror)
@@ -35,10 +35,8 @@ fetch_backports() {
 		"the 6.12 kernel needs Debian 12 with its main archive"
 	mkdir -p "$BACKPORTS_DIR/lists/partial"
 	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	# What the headers need beside is in the distribution itself.
-	for suite in bookworm bookworm-backports; do
-		echo "deb [signed-by=$keyring] $mirror $suite main"
-	done >"$BACKPORTS_DIR/sources.list"
+	echo "deb [signed-by=$keyring] $mirror bookworm-backports main" \
+		>"$BACKPORTS_DIR/sources.list"
 	step "reading the package list of bookworm-backports" \
 		as_root_backports apt-get update
 	KREL=$(apt_backports apt-cache pkgnames linux-image-6.12 |
@@ -46,12 +44,9 @@ fetch_backports() {
 		sort -V | tail -n 1)
 	[ -n "$KREL" ] || die "bookworm-backports has no 6.12 kernel" \
 		"look at: apt_backports in buildlib/kernel-backports.sh"
-	step "installing the headers of $KREL" as_root_backports \
-		apt-get -y -o DPkg::Lock::Timeout="$APT_WAIT" \
-		--no-install-recommends install "linux-headers-$KREL"
 	rm -rf "$BACKPORTS_DIR/root" "$BACKPORTS_DIR/deb"
 	mkdir -p "$BACKPORTS_DIR/deb"
-	step "fetching the image of $KREL" unpack_backports
+	step "fetching $KREL" unpack_backports
 	depmod -b "$BACKPORTS_DIR/root" "$KREL"
 	echo "$KREL" >"$BACKPORTS_DIR/release"
 }
@@ -63,19 +58,30 @@ as_root_backports() {
 		"$BACKPORTS_DIR" "$@"
 }
 
+# The image, and what modules are built with. One file says where another one is.
 unpack_backports() {
+	local version=${KREL%-amd64} deb
+
 	cd "$BACKPORTS_DIR/deb" &&
-		apt_backports apt-get download "linux-image-$KREL" &&
-		dpkg-deb -x linux-image-*.deb "$BACKPORTS_DIR/root" &&
+		apt_backports apt-get download "linux-image-$KREL" \
+			"linux-headers-$KREL" "linux-headers-$version-common" \
+			"linux-kbuild-$version" || return
+	for deb in *.deb; do
+		dpkg-deb -x "$deb" "$BACKPORTS_DIR/root" || return
+	done
+	sed -i "s|^include /usr/src/|include $BACKPORTS_DIR/root/usr/src/|" \
+		"$BACKPORTS_DIR/root/usr/src/linux-headers-$KREL/Makefile" &&
 		rm -rf "$BACKPORTS_DIR/deb"
 }
 
 kernel_select_backports() {
+	# of the headers' tools
+	need_packages libelf1 pahole
 	KREL=$(cat "$BACKPORTS_DIR/release" 2>/dev/null || true)
-	if [ -z "$KREL" ] || [ ! -e "/usr/src/linux-headers-$KREL/Makefile" ]; then
+	KROOT=$BACKPORTS_DIR/root
+	if [ -z "$KREL" ] || [ ! -e "$KROOT/usr/src/linux-headers-$KREL/Makefile" ]; then
 		fetch_backports
 	fi
-	KROOT=$BACKPORTS_DIR/root
 	KIMAGE=$KROOT/boot/vmlinuz-$KREL
-	KDIR=/usr/src/linux-headers-$KREL
+	KDIR=$KROOT/usr/src/linux-headers-$KREL
 }

@@ -30,11 +30,12 @@ kernel_select() {
 	esac
 }
 
-# The newest kernel of the distribution that has image, modules and headers.
+# The newest kernel of the distribution that has image, modules and headers. Not one
+# for clouds (-cloud-amd64), which lacks what the rig needs, nor one of another flavour.
 find_stock_kernel() {
 	local image release
 
-	for image in /boot/vmlinuz-6.1.*-amd64; do
+	for image in /boot/vmlinuz-6.1.*[0-9]-amd64; do
 		release=${image#/boot/vmlinuz-}
 		if [ -r "$image" ] && [ -d "/lib/modules/$release/kernel" ] &&
 			[ -e "/usr/src/linux-headers-$release/Makefile" ]; then

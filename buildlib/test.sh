@@ -16,6 +16,7 @@
 #   # vm: options for ./run vm, or "none" for a test that runs on the host
 #   # packages: Debian packages that it needs; @default: and what the tests of the
 #     default set need
+#   # vm-packages: those that the VM has and the host has not, as they have services
 # It runs in the tree's folder and prints TAP ("ok 1 - name",
 # "not ok 2 - name", "ok 3 - name # SKIP reason", and the plan), or nothing of
 # the kind and is judged by its exit status (0 passed, 77 skipped: its last line
@@ -37,6 +38,8 @@ set -eu
 . "$TREE/buildlib/logscan.sh"
 # shellcheck source=buildlib/tap.sh
 . "$TREE/buildlib/tap.sh"
+# shellcheck source=buildlib/vm-packages.sh
+. "$TREE/buildlib/vm-packages.sh"
 
 LOGS=$BUILD/test-logs
 set=default kernel='' list='' patterns=()
@@ -114,7 +117,7 @@ packages_of() {
 }
 
 collect_tests() {
-	local dir file name pattern packages=()
+	local dir file name pattern packages=() vm_packages=()
 
 	for dir in "${test_dirs[@]}"; do
 		for file in "$dir"/*.test; do
@@ -130,6 +133,8 @@ collect_tests() {
 			vm_of[$name]=$(header "$file" vm '')
 			read -r -a words <<<"$(packages_of "$file")"
 			packages+=("${words[@]}")
+			read -r -a words <<<"$(header "$file" vm-packages '')"
+			vm_packages+=("${words[@]}")
 		done
 	done
 	[ ${#names[@]} -gt 0 ] || [ ${#patterns[@]} -gt 0 ] ||
@@ -140,8 +145,9 @@ collect_tests() {
 			die "no test is called $pattern" \
 				"see ./run test --list full"
 	done
-	[ -n "$list" ] || [ ${#packages[@]} -eq 0 ] ||
-		need_packages "${packages[@]}"
+	[ -z "$list" ] || return 0
+	[ ${#packages[@]} -eq 0 ] || need_packages "${packages[@]}"
+	[ ${#vm_packages[@]} -eq 0 ] || need_vm_packages "${vm_packages[@]}"
 }
 
 list_tests() {

@@ -59,6 +59,8 @@ set -eu
 . "$TREE/buildlib/initramfs.sh"
 # shellcheck source=buildlib/logscan.sh
 . "$TREE/buildlib/logscan.sh"
+# shellcheck source=buildlib/vm-packages.sh
+. "$TREE/buildlib/vm-packages.sh"
 # shellcheck source=buildlib/vm/start.sh
 . "$TREE/buildlib/vm/start.sh"
 # shellcheck source=buildlib/vm/nodes.sh

@@ -1,16 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-"""In a node: run a command on another one.
+"""usage: ./run on NODE COMMAND...
 
-  on.py NODE COMMAND...   its output and its exit status are this one's; it is
-                          killed when this process ends
-  on.py NODE --kill       end the node as if its power failed
-  on.py NODE --start      boot it again
-  on.py NODE --stop       stop its processors
-  on.py NODE --cont       let them go on
-  on.py NODE --unplug     take the shared regions from it, as QEMU does (with
-                          ./run vm --hot-plug)
-  on.py NODE --plug       give them back
+In a node of ./run vm --nodes N: runs a command on another one. Its output and
+its exit status are this one's; it is killed when this process ends.
+
+  ./run on NODE --kill     end the node as if its power failed
+  ./run on NODE --start    boot it again
+  ./run on NODE --stop     stop its processors
+  ./run on NODE --cont     let them go on
+  ./run on NODE --unplug   take the shared regions from it, as QEMU does (with
+                           ./run vm --nodes 2 --no-doorbell --hot-plug)
+  ./run on NODE --plug     give them back
 """
 
 import json
@@ -62,8 +63,11 @@ def wait(sock):
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__, end="")
+        return 0
     if len(sys.argv) < 3 or not sys.argv[1].isdigit():
-        print(__doc__, file=sys.stderr)
+        print(__doc__, end="", file=sys.stderr)
         return 2
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -8,9 +8,10 @@ vm_pid='' output_pid='' run_dir=''
 # prepare_run [COMMAND...]: the run folder, which the VM can write to.
 prepare_run() {
 	mkdir -p "$BUILD/vm"
-	find "$BUILD/vm" -mindepth 1 -maxdepth 1 -name 'run-*' -mmin +600 \
-		-exec rm -rf {} +
+	remove_old_runs
 	run_dir=$(mktemp -d "$BUILD/vm/run-XXXXXX")
+	exec {run_fd}>"$run_dir/lock"
+	flock "$run_fd"
 	out=${out:-$run_dir/out}
 	mkdir -p "$out"
 	out=$(readlink -f "$out")
@@ -29,6 +30,21 @@ prepare_run() {
 	fi
 	write_config 0 "$run_dir" >"$run_dir/config"
 	make_initramfs "$run_dir/initramfs"
+}
+
+# remove_old_runs: what others left more than ten hours ago. Whose VM still runs, a
+# shell's perhaps, keeps its folder locked.
+remove_old_runs() {
+	local dir fd
+
+	while IFS= read -r -d '' dir; do
+		if ! exec {fd}>"$dir/lock"; then
+			continue
+		fi 2>/dev/null
+		! flock -n "$fd" || rm -rf "$dir"
+		exec {fd}>&-
+	done < <(find "$BUILD/vm" -mindepth 1 -maxdepth 1 -name 'run-*' \
+		-mmin +600 -print0)
 }
 
 # What tests can be told: the variables MIC_TEST_*.
@@ -65,6 +81,7 @@ write_config() {
 		COLUMNS='$columns'
 		TERMINAL='${TERM:-linux}'
 		TMPFS_DIR='$(tmpfs_dir)'
+		PACKAGES='$([ ! -d "$VM_PACKAGES/root" ] || echo 1)'
 	END
 }
 
@@ -86,14 +103,21 @@ accelerator() {
 	local threads=thread=multi
 
 	[ -z "$icount" ] || threads="thread=single -icount shift=0"
-	if [ -z "$icount" ] && grep -q -w -E 'vmx|svm' /proc/cpuinfo &&
-		[ -w /dev/kvm ]; then
+	if [ -z "$icount" ] && may_use_kvm; then
 		echo "-accel kvm -cpu host"
 	else
 		# With erms and fsrm the guest copies memory with rep movsb,
 		# which TCG does a byte at a time.
 		echo "-accel tcg,$threads -cpu max,erms=off,fsrm=off"
 	fi
+}
+
+may_use_kvm() {
+	grep -q -w -E 'vmx|svm' /proc/cpuinfo && [ -e /dev/kvm ] || return
+	[ ! -w /dev/kvm ] || return 0
+	say "/dev/kvm is not for $(id -un), so the processor is emulated, which is" \
+		"slow; to change that: adduser $(id -un) kvm, and log in again"
+	return 1
 }
 
 # maxcpus=1: see guest/init. unknown_nmi_panic, panic_print: see look_at_hang.
@@ -173,6 +197,8 @@ vm_words() {
 		-netdev "hubport,id=nic0,hubid=0" -netdev "hubport,id=nic1,hubid=0"
 		-device "virtio-net-pci,netdev=nic0,mac=02:00:00:00:79:01,romfile="
 		-device "virtio-net-pci,netdev=nic1,mac=02:00:00:00:79:02,romfile=")
+	[ ! -d "$VM_PACKAGES/root" ] || words+=(-virtfs
+		"local,path=$VM_PACKAGES/root,mount_tag=packages,readonly=on,$shares")
 	[ "$nodes" -eq 1 ] || node_words "$1"
 }
 

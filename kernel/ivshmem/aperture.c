@@ -16,7 +16,6 @@
 
 #include "ivs.h"
 
-#define MIC_IVS_BAR_REGION	2
 #define MIC_APERTURES		16
 
 static char *mic_aperture_names[MIC_APERTURES];
@@ -24,7 +23,12 @@ static int mic_naperture_names;
 module_param_array_named(apertures, mic_aperture_names, charp,
 			 &mic_naperture_names, 0444);
 MODULE_PARM_DESC(apertures,
-		 "PCI addresses of devices with all memory of another machine");
+		 "PCI addresses ([DOMAIN:]BUS:DEVICE.FUNCTION) of devices with all memory of another machine");
+
+/* As sysfs has it, or without the domain, as lspci does. */
+struct mic_aperture_name {
+	unsigned int domain, bus, slot, func;
+};
 
 /**
  * struct mic_aperture - a device with another machine's memory
@@ -59,6 +63,42 @@ bool mic_has_apertures(void)
 	return mic_naperture_names;
 }
 
+static bool mic_aperture_parse(const char *text, struct mic_aperture_name *name)
+{
+	char behind;
+
+	*name = (struct mic_aperture_name){};
+	if (sscanf(text, "%x:%x:%x.%x%c", &name->domain, &name->bus,
+		   &name->slot, &name->func, &behind) != 4 &&
+	    sscanf(text, "%x:%x.%x%c", &name->bus, &name->slot, &name->func,
+		   &behind) != 3)
+		return false;
+	return name->bus <= 0xff && name->slot <= 0x1f && name->func <= 7;
+}
+
+/**
+ * mic_aperture_names_check - are they PCI addresses?
+ *
+ * A device that was meant to be an aperture must not be taken for a region: who does
+ * so writes into another machine's memory.
+ *
+ * Return: 0, or -EINVAL, and the log has which one is none.
+ */
+int mic_aperture_names_check(void)
+{
+	struct mic_aperture_name name;
+	int i;
+
+	for (i = 0; i < mic_naperture_names; i++) {
+		if (mic_aperture_parse(mic_aperture_names[i], &name))
+			continue;
+		pr_err("mic_ivshmem: apertures: '%s' is no PCI address (0000:00:10.0)\n",
+		       mic_aperture_names[i]);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /**
  * mic_is_aperture - is a device one?
  * @pdev: device
@@ -67,10 +107,14 @@ bool mic_has_apertures(void)
  */
 bool mic_is_aperture(const struct pci_dev *pdev)
 {
+	struct mic_aperture_name name;
 	int i;
 
 	for (i = 0; i < mic_naperture_names; i++)
-		if (!strcmp(mic_aperture_names[i], pci_name(pdev)))
+		if (mic_aperture_parse(mic_aperture_names[i], &name) &&
+		    name.domain == pci_domain_nr(pdev->bus) &&
+		    name.bus == pdev->bus->number &&
+		    PCI_DEVFN(name.slot, name.func) == pdev->devfn)
 			return true;
 	return false;
 }

@@ -24,6 +24,9 @@
 #include "layout.h"
 #include "wire.h"
 
+#define MIC_IVS_BAR_REGS	0
+#define MIC_IVS_BAR_REGION	2
+
 struct mic_aperture;
 struct mic_path;
 
@@ -559,6 +562,7 @@ void mic_share_take_away(struct mic_path *path, phys_addr_t start,
 
 /* aperture.c: other nodes' memory as it is */
 bool mic_has_apertures(void);
+int mic_aperture_names_check(void);
 bool mic_is_aperture(const struct pci_dev *pdev);
 int mic_aperture_probe(struct pci_dev *pdev);
 void mic_aperture_remove(struct pci_dev *pdev);

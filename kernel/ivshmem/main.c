@@ -11,9 +11,6 @@
 
 #include "ivs.h"
 
-#define MIC_IVS_BAR_REGS	0
-#define MIC_IVS_BAR_REGION	2
-
 #define MIC_IVS_POSITION	0x08	/* this device's own number */
 #define MIC_IVS_DOORBELL	0x0c	/* number << 16 | vector */
 
@@ -401,8 +398,10 @@ static struct pci_driver mic_ivs_driver = {
 
 static int __init mic_ivs_init(void)
 {
-	int err;
+	int err = mic_aperture_names_check();
 
+	if (err)
+		return err;
 	mic_beacons_create();
 	err = pci_register_driver(&mic_ivs_driver);
 	if (err)

@@ -15,9 +15,26 @@ static uint mic_nodes = 8;
 module_param_named(nodes, mic_nodes, uint, 0444);
 MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
 
+/* five beats of a heart, and an hour */
+#define MIC_DEAD_MS_MIN	500
+#define MIC_DEAD_MS_MAX	3600000
+
 uint mic_dead_ms = 5000;
-module_param_named(dead_ms, mic_dead_ms, uint, 0644);
-MODULE_PARM_DESC(dead_ms, "Milliseconds without a heartbeat until a node is lost");
+
+static int mic_dead_ms_set(const char *value, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(value, param, MIC_DEAD_MS_MIN,
+				     MIC_DEAD_MS_MAX);
+}
+
+static const struct kernel_param_ops mic_dead_ms_ops = {
+	.set = mic_dead_ms_set,
+	.get = param_get_uint,
+};
+
+module_param_cb(dead_ms, &mic_dead_ms_ops, &mic_dead_ms, 0644);
+MODULE_PARM_DESC(dead_ms,
+		 "Milliseconds without a heartbeat until a node is lost, 500 to 3600000 (5000)");
 
 #define MIC_FORMAT_MS	2000	/* after that who formats is taken for dead */
 
@@ -57,6 +74,17 @@ static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
 	mic_geometry_fill(geo, nodes, lane);
 	geo->slice_size = round_down(div_u64(size - geo->slices, nodes), 4096);
 	return 0;
+}
+
+static bool mic_nodes_are_possible(u32 nodes)
+{
+	return nodes >= 2 && nodes <= MIC_REGION_NODES;
+}
+
+static bool mic_lane_is_possible(u32 size)
+{
+	return size >= MIC_LANE_MIN && size <= MIC_LANE_MAX &&
+	       is_power_of_2(size);
 }
 
 static void mic_region_write_hdr(const struct mic_ivs *ivs,
@@ -121,9 +149,8 @@ static int mic_region_check(struct mic_ivs *ivs,
 			hdr.size, ivs->mem_size);
 		return -EOVERFLOW;
 	}
-	if (hdr.nodes < 2 || hdr.nodes > MIC_REGION_NODES ||
-	    hdr.lane_size < MIC_LANE_MIN || hdr.lane_size > MIC_LANE_MAX ||
-	    !is_power_of_2(hdr.lane_size))
+	if (!mic_nodes_are_possible(hdr.nodes) ||
+	    !mic_lane_is_possible(hdr.lane_size))
 		goto nonsense;
 	mic_geometry_fill(geo, hdr.nodes, hdr.lane_size);
 	geo->slice_size = hdr.slice_size;
@@ -148,6 +175,27 @@ static bool mic_region_is_blank(const struct mic_region_hdr *hdr)
 	       !memchr_inv(hdr + 1, 0, MIC_REGION_HDR - sizeof(*hdr));
 }
 
+/*
+ * What there is of a header without its magic is what who formats may have written by
+ * now, or until he died.
+ */
+static bool mic_region_is_begun(const struct mic_region_hdr *shared)
+{
+	struct mic_region_hdr hdr;
+
+	memcpy(&hdr, shared, sizeof(hdr));
+	barrier();
+	if (hdr.magic)
+		return hdr.magic == MIC_REGION_MAGIC;
+	return !memchr_inv(shared + 1, 0, MIC_REGION_HDR - sizeof(hdr)) &&
+	       (!hdr.version || hdr.version == MIC_REGION_VERSION) &&
+	       (!hdr.nodes || mic_nodes_are_possible(hdr.nodes)) &&
+	       (!hdr.lane_size || mic_lane_is_possible(hdr.lane_size)) &&
+	       (!hdr.table || hdr.table == MIC_REGION_HDR) &&
+	       IS_ALIGNED(hdr.size | hdr.channels | hdr.lanes | hdr.slices |
+			  hdr.slice_size, 4096);
+}
+
 /* Neither blank nor ours: what somebody else keeps there. */
 static bool mic_region_is_foreign(const struct mic_region_hdr *hdr)
 {
@@ -156,7 +204,7 @@ static bool mic_region_is_foreign(const struct mic_region_hdr *hdr)
 	/* who formats has the lock before he writes, and the magic before he leaves */
 	smp_rmb();
 	if (READ_ONCE(hdr->lock))
-		return false;
+		return !mic_region_is_begun(hdr);
 	smp_rmb();	/* the lock before the magic */
 	return READ_ONCE(hdr->magic) != MIC_REGION_MAGIC;
 }

@@ -3,13 +3,11 @@
 # The kernel's target and initiator of SRP (SCSI), by rdma_cm, both here. After
 # lib/tap.sh.
 
-# shellcheck source=tests/lib/backing.sh
-. "${BASH_SOURCE[0]%/*}/backing.sh"
+# shellcheck source=tests/lib/lio.sh
+. "${BASH_SOURCE[0]%/*}/lio.sh"
 # shellcheck source=tests/lib/disk.sh
 . "${BASH_SOURCE[0]%/*}/disk.sh"
 
-CONFIG=/sys/kernel/config/target
-STORE=$CONFIG/core/fileio_0/mic
 SRP_PORT=5555
 
 target() {
@@ -21,15 +19,12 @@ target() {
 make_target() {
 	local guid acl
 
-	modprobe -a target_core_mod target_core_file ib_srpt && prepare_backing &&
-		mkdir -p "$STORE" || return
-	put "fd_dev_name=$BACKING,fd_dev_size=$DISK_SIZE,fd_buffered_io=1" \
-		"$STORE/control" && put 1 "$STORE/enable" || return
+	modprobe ib_srpt && make_store || return
 	guid=$(<"/sys/class/infiniband/$1/node_guid")
-	SRPT=$CONFIG/srpt/$guid/$guid
+	SRPT=$TARGETS/srpt/$guid/$guid
 	acl=$SRPT/acls/$2
-	mkdir -p "$CONFIG/srpt" &&
-		put "$SRP_PORT" "$CONFIG/srpt/discovery_auth/rdma_cm_port" &&
+	mkdir -p "$TARGETS/srpt" &&
+		put "$SRP_PORT" "$TARGETS/srpt/discovery_auth/rdma_cm_port" &&
 		mkdir -p "$SRPT" && mkdir "$SRPT/lun/lun_0" &&
 		ln -s "$STORE" "$SRPT/lun/lun_0/mic" &&
 		mkdir "$acl" "$acl/lun_0" &&
@@ -59,8 +54,7 @@ remove_target() {
 		rm "$SRPT/lun/lun_0/mic" &&
 			rmdir "$SRPT/lun/lun_0" "$SRPT" "${SRPT%/*}" || return
 	}
-	rmdir "$CONFIG/srpt" "$STORE" "${STORE%/*}" && rm -f "$BACKING" &&
-		rmmod ib_srpt
+	rmdir "$TARGETS/srpt" && remove_store && rmmod ib_srpt
 }
 
 # connect DEVICE TARGET INITIATOR: sets $disk. The one before is known to ib_srp for
@@ -70,18 +64,6 @@ connect() {
 		"id_ext=$target_id,ioc_guid=$target_id,dest=$2:$SRP_PORT,src=$3" \
 		"/sys/class/infiniband_srp/srp-$1-1/add_target" &&
 		wait_until 20 find_disk
-}
-
-find_disk() {
-	local path
-
-	for path in /sys/block/sd*; do
-		grep -q LIO "$path/device/vendor" || continue
-		disk=/dev/${path##*/}
-		[ -b "$disk" ]
-		return
-	done
-	return 1
 }
 
 remote_port() {
