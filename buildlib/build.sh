@@ -49,7 +49,8 @@ build_modules() {
 build_user() {
 	[ -e "$BUILD/user/build.ninja" ] ||
 		step "configuring user space" cmake -G Ninja -S "$TREE" \
-			-B "$BUILD/user" -DCMAKE_BUILD_TYPE=RelWithDebInfo
+			-B "$BUILD/user" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+			-DMIC_WERROR=ON
 	step "user space" ninja -C "$BUILD/user"
 }
 

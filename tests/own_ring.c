@@ -105,10 +105,37 @@ static bool overruns_are_ignored(void)
 	return ok;
 }
 
+/*
+ * What was seen last is 2^32 elements ago but for @ahead, so that it seems to be so many
+ * in front. The ring is empty.
+ */
+static bool is_in_turn(uint32_t ahead)
+{
+	struct mic_cq cq;
+	uint32_t i;
+	bool ok;
+
+	queue_open(&cq, false);
+	cq.ring.consumer = -ahead;
+	ctl.consumer = -ahead;
+	/* those from the consumer on are of the time before, when owner was odd */
+	for (i = ENTRIES - ahead; i < ENTRIES; i++)
+		cq.ring.elements[i].owner = 1;
+	add(&cq, 1);
+	ok = check(!cq.own.lost, "%u: it is lost", ahead) &&
+	     check(mic_own_next(&cq.own, cq.ring.consumer),
+		   "%u: it waits for what is not there", ahead);
+	queue_close(&cq);
+	ctl.consumer = 0;
+	return ok;
+}
+
 int main(void)
 {
 	tap_ok(one_is_lost(), "the one that has no slot is lost");
 	tap_ok(overruns_are_ignored(),
 	       "the same where overruns are ignored: then there is room again");
+	tap_ok(is_in_turn(1) && is_in_turn(ENTRIES / 2) && is_in_turn(ENTRIES),
+	       "after 2^32 elements of the kernel's");
 	return tap_end();
 }

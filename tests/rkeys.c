@@ -2,14 +2,21 @@
 /*
  * Many keys of a peer: more than a queue pair has windows for at once, so that
  * some lose theirs and get new ones, and more than a process may have windows
- * at all, so that requests are the kernel's.
+ * at all, so that requests are the kernel's; keys that come and go; keys that the
+ * kernel gives no window for.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <infiniband/micdv.h>
+#include <rdma/mic-abi.h>
 
 #include "setup.h"
 #include "tap.h"
@@ -22,7 +29,28 @@ enum {
 	ALIKE = 24,
 	ROUNDS = 20,
 	NEVER = 10000, /* requests without the kernel being asked again */
+	PASSING = 2000,		  /* keys, one after the other */
+	PASSING_BYTES = 128 << 10, /* too much for a mapping that windows share */
+	FEW = 16,
+	REFUSED = 8,
+	REFUSED_ROUNDS = 200,
 };
+
+/* How often libmic has asked for a window. It calls this function, not the library's. */
+static unsigned int imports;
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+	long arg;
+
+	va_start(list, request);
+	arg = va_arg(list, long);
+	va_end(list);
+	if (request == MIC_IOC_IMPORT)
+		imports++;
+	return syscall(SYS_ioctl, fd, request, arg);
+}
 
 /* A page of b's memory each. */
 struct key {
@@ -209,6 +237,111 @@ static bool alike(struct test *test)
 	return ok;
 }
 
+/* --- keys that come and go ------------------------------------------------------- */
+
+static unsigned int mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	unsigned int lines = 0;
+	int c;
+
+	if (!file)
+		bail("/proc/self/maps: %s", strerror(errno));
+	while ((c = getc(file)) != EOF)
+		lines += c == '\n';
+	fclose(file);
+	return lines;
+}
+
+/* Each key is used once, and its region deregistered. */
+static bool passing(struct test *test)
+{
+	const unsigned int before = mappings();
+	struct key key = { .page = test->pages };
+	bool ok = true, direct;
+	unsigned int i;
+
+	open_pair(test);
+	for (i = 0; i < PASSING && ok; i++) {
+		key.mr = ibv_reg_mr(test->setup.b_dev.pd, key.page,
+				    PASSING_BYTES, ACCESS_ALL);
+		if (!key.mr)
+			bail("ibv_reg_mr: %s", strerror(errno));
+		ok = writes(test, &key, i, &direct) &&
+		     check(direct, "key %u: by the kernel", i);
+		ibv_dereg_mr(key.mr);
+	}
+	ok = ok &&
+	     check(query(test).windows <= FEW, "%u windows",
+		   query(test).windows) &&
+	     check(mappings() < before + FEW, "%u mappings instead of %u",
+		   mappings(), before);
+	close_pair(test);
+	return ok;
+}
+
+/* Regions on demand have no windows. */
+static bool refused(struct test *test)
+{
+	struct key key[REFUSED];
+	bool ok = true, direct;
+	unsigned int i, round;
+
+	open_pair(test);
+	for (i = 0; i < REFUSED; i++) {
+		key[i].page = test->pages + i * (PAGE_BYTES / WORD);
+		key[i].mr = ibv_reg_mr(test->setup.b_dev.pd, key[i].page,
+				       PAGE_BYTES,
+				       ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+		if (!key[i].mr)
+			bail("ibv_reg_mr: %s", strerror(errno));
+	}
+	imports = 0;
+	for (round = 0; round < REFUSED_ROUNDS && ok; round++)
+		for (i = 0; i < REFUSED && ok; i++)
+			ok = writes(test, &key[i], round, &direct) &&
+			     check(!direct, "by the process");
+	ok = ok && check(imports >= REFUSED && imports < 2 * REFUSED,
+			 "the kernel was asked for a window %u times", imports);
+	for (i = 0; i < REFUSED; i++)
+		ibv_dereg_mr(key[i].mr);
+	close_pair(test);
+	return ok;
+}
+
+/* --- the key of no region -------------------------------------------------------- */
+
+/* Once a region is gone an lkey of 0 is not taken for its key. */
+static bool no_region(struct test *test)
+{
+	uint64_t *page = test->pages + PAGE_BYTES / WORD;
+	struct ibv_sge sge = { .addr = (uintptr_t)page, .length = WORD };
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	struct ibv_mr *mr;
+	bool ok;
+
+	add_key(test);
+	open_pair(test);
+	mr = ibv_reg_mr(test->setup.a_dev.pd, page, PAGE_BYTES, ACCESS_ALL);
+	if (!mr)
+		bail("ibv_reg_mr: %s", strerror(errno));
+	wr.wr.rdma.remote_addr = (uintptr_t)test->key[0].page;
+	wr.wr.rdma.rkey = test->key[0].mr->rkey;
+	sge.lkey = mr->lkey;
+	*page = 1;
+	post_send(&test->a, &wr);
+	ok = cq_expect(test->a.send_cq, 1, IBV_WC_SUCCESS);
+	ibv_dereg_mr(mr);
+	sge.lkey = 0;
+	*page = 2;
+	post_send(&test->a, &wr);
+	ok = ok && cq_expect(test->a.send_cq, 1, IBV_WC_LOC_PROT_ERR) &&
+	     check(*test->key[0].page == 1, "it was written");
+	close_pair(test);
+	drop_keys(test);
+	return ok;
+}
+
 /* --- as many as there may be ----------------------------------------------------- */
 
 struct watches {
@@ -338,6 +471,11 @@ int main(int argc, char **argv)
 	map_pages(&test);
 	tap_ok(many(&test), "%u keys, all by the process", MANY);
 	tap_ok(alike(&test), "%u keys with less room, %u times", ALIKE, ROUNDS);
+	tap_ok(passing(&test), "%u keys, one after the other, leave nothing",
+	       PASSING);
+	tap_ok(refused(&test), "%u keys that have no window: asked for once",
+	       REFUSED);
+	tap_ok(no_region(&test), "an lkey of 0 after a region was used");
 	most(&test);
 	munmap(test.pages, MANY * PAGE_BYTES);
 	setup_close(&test.setup);

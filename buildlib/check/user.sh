@@ -31,7 +31,7 @@ configure_user() {
 	cmake -G Ninja -S "$TREE" -B "$dir" -DCMAKE_C_COMPILER="$1" \
 		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
 		-DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
-		-DCMAKE_C_FLAGS="-Wall -Wextra -Wshadow -Werror" \
+		-DMIC_WERROR=ON \
 		>"$dir.log" 2>&1 || {
 		cat "$dir.log"
 		return 1
@@ -73,9 +73,7 @@ TIDY_CHECKS+=,-bugprone-reserved-identifier
 TIDY_CHECKS+=,-bugprone-narrowing-conversions
 TIDY_CHECKS+=,-bugprone-implicit-widening-of-multiplication-result
 TIDY_CHECKS+=,-bugprone-suspicious-string-compare
-TIDY_CHECKS+=,-bugprone-implicit-widening-of-multiplication-result
 TIDY_CHECKS+=,-bugprone-misplaced-widening-cast
-TIDY_CHECKS+=,-bugprone-suspicious-string-compare
 TIDY_CHECKS+=,-clang-analyzer-optin.performance.Padding
 TIDY_CHECKS+=,-clang-analyzer-valist.Uninitialized
 TIDY_CHECKS+=,-clang-analyzer-core.DivideZero

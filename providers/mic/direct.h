@@ -53,7 +53,8 @@ struct mic_direct {
 	struct mic_direct_entry *table; /* by rkey; @first, or larger */
 	enum micdv_path path;
 	uint32_t random;
-	uint32_t used;
+	uint32_t used;	/* windows */
+	uint32_t taken; /* places, by those and by keys without one */
 	uint64_t engine;
 	struct mic_direct_entry first[MIC_DIRECT_FIRST];
 };

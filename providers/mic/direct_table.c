@@ -6,6 +6,10 @@
  * number of them up to a limit. A key is at the place its index gives, or, if
  * that is another's, at one of the places beside it. A key for which there is
  * no window is remembered too, so that the kernel is not asked for each request.
+ *
+ * A window that was revoked, as its region is gone, is of no use any more, but has
+ * its number and its mapping until it is dropped. That is done when there is no place
+ * for another one, and before the table grows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +20,8 @@
 
 enum {
 	TABLE_MAX = MIC_WINDOW_SLOTS,
+	/* It does not become longer than that for keys without a window. */
+	TABLE_REFUSED = 4096,
 	/* Places where a key may be. */
 	PLACES = MIC_DIRECT_FIRST,
 	/* Requests that go to the kernel until it is asked again. */
@@ -103,6 +109,8 @@ static void drop(struct mic_qp *qp, struct mic_direct_entry *entry)
 		mic_window_drop(ctx->windows, &entry->window);
 		qp->direct.used--;
 	}
+	if (entry->rkey)
+		qp->direct.taken--;
 	memset(entry, 0, sizeof(*entry));
 }
 
@@ -216,17 +224,60 @@ static bool grow(struct mic_qp *qp)
 	return true;
 }
 
-/* A place for a key that has none. If need be another one loses its. */
+static bool is_revoked(const struct mic_direct_entry *entry)
+{
+	return entry->window.access && mic_window_state(&entry->window);
+}
+
+/* Windows that are of no use any more are given back. */
+static void sweep(struct mic_qp *qp)
+{
+	struct mic_direct *direct = &qp->direct;
+	uint32_t i;
+
+	for (i = 0; i <= direct->mask; i++)
+		if (is_revoked(&direct->table[i]))
+			drop(qp, &direct->table[i]);
+}
+
+/* Is there too little room for what is there? */
+static bool is_crowded(const struct mic_direct *direct)
+{
+	return direct->used > direct->mask / 4 ||
+	       (direct->taken > direct->mask / 4 &&
+		direct->mask < TABLE_REFUSED - 1);
+}
+
+/* Of those where a key may be, the one that is missed least. */
+static struct mic_direct_entry *find_victim(const struct mic_direct *direct,
+					    uint32_t rkey)
+{
+	uint32_t i;
+
+	for (i = 0; i < PLACES; i++)
+		if (is_revoked(place(direct, rkey, i)))
+			return place(direct, rkey, i);
+	return place(direct, rkey, 0);
+}
+
+/*
+ * A place for a key that has none. If need be another one loses its. All are looked at
+ * only where the table grows if none of them is revoked, that is seldom.
+ */
 static struct mic_direct_entry *make_place(struct mic_qp *qp, uint32_t rkey)
 {
 	struct mic_direct *direct = &qp->direct;
 	struct mic_direct_entry *entry = find_free(direct, rkey);
 
-	if (!entry && direct->used > direct->mask / 4 && grow(qp))
+	if (!entry && is_crowded(direct) && direct->mask < TABLE_MAX - 1) {
+		sweep(qp);
 		entry = find_free(direct, rkey);
+		if (!entry && is_crowded(direct) && grow(qp))
+			entry = find_free(direct, rkey);
+	}
 	if (entry)
 		return entry;
-	entry = place(direct, rkey, 0);
+	entry = find_victim(direct, rkey);
 	drop(qp, entry);
 	return entry;
 }
@@ -263,8 +314,13 @@ static struct mic_window *fill(struct mic_qp *qp,
 {
 	int err;
 
-	entry->rkey = rkey;
 	err = import(qp, rkey, &entry->window);
+	if (err == ENOSPC || err == ENOMEM) {
+		sweep(qp);
+		err = import(qp, rkey, &entry->window);
+	}
+	entry->rkey = rkey;
+	qp->direct.taken++;
 	if (err) {
 		entry->window.access = 0;
 		entry->retry = retry_after(err);

@@ -17,7 +17,7 @@ enum { MIC_WORD_SIZE = 8 };
 /*
  * What this process wrote before is there before this request is. That includes
  * what it executed (IBA table 79: a READ comes after the WRITEs before it), and
- * a CPU's loads may overtake its stores. Atomic instructions may not.
+ * a CPU's loads may overtake its stores.
  */
 static MIC_ALWAYS_INLINE void mic_execute_begin(bool read)
 {
@@ -25,6 +25,19 @@ static MIC_ALWAYS_INLINE void mic_execute_begin(bool read)
 		atomic_thread_fence(memory_order_seq_cst);
 	else
 		atomic_thread_fence(memory_order_release);
+}
+
+/*
+ * The same before an atomic instruction. Where a comparison that fails is but a load,
+ * that may overtake stores, too.
+ */
+static MIC_ALWAYS_INLINE void mic_execute_begin_atomic(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	atomic_signal_fence(memory_order_seq_cst);
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
 }
 
 /*

@@ -5,7 +5,9 @@
  *
  * Looking up takes no lock. An entry is valid while its key is set; a region
  * that is deregistered while a request uses it is a mistake of the program,
- * but its entry stays readable.
+ * but its entry stays readable: leaves of the table that have no region are used
+ * again, for other keys, and are freed with the context only. Keys are handed out in
+ * turn, so there would be a leaf for each that ever was otherwise.
  */
 #ifndef MIC_KEYS_H
 #define MIC_KEYS_H
@@ -37,6 +39,8 @@ struct mic_key {
 struct mic_keys {
 	pthread_mutex_t lock; /* changes */
 	_Atomic(struct mic_key *) leaf[MIC_KEYS_ROOT];
+	uint16_t regions[MIC_KEYS_ROOT]; /* in each leaf */
+	struct mic_key *spare; /* leaves without one; the next is at @addr */
 };
 
 void mic_keys_init(struct mic_keys *keys);

@@ -71,9 +71,8 @@ static inline __attribute__((always_inline)) uint32_t count_seen(
 
 	do {
 		consumer = mic_load_acquire(&cq->ring.ctl->consumer);
-		/* behind it, however far, if it is not one of those that wait */
-		if (own->seen - consumer > cq->ring.entries)
-			own->seen = consumer;
+		own->seen = consumer +
+			    mic_own_waiting(own, &cq->ring, consumer);
 		while (mic_cq_peek(&cq->ring, own->seen))
 			own->seen++;
 	} while (mic_load_acquire(&cq->ring.ctl->consumer) != consumer);

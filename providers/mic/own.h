@@ -71,6 +71,23 @@ static MIC_ALWAYS_INLINE void mic_own_fill(struct mic_cqe *cqe, uint32_t qp_num,
 /* Room for threads that see room for one more at the same time. */
 #define MIC_OWN_SLACK 256
 
+/*
+ * How many elements of the kernel's ring, from @consumer on, are known to be there.
+ * Nothing is, if what was seen last was polled: after 2^32 elements it would seem to be
+ * in front again, but then it has not been written anew.
+ */
+static MIC_ALWAYS_INLINE uint32_t mic_own_waiting(
+	const struct mic_own *own, const struct mic_cq_ring *ring,
+	uint32_t consumer)
+{
+	const uint32_t waiting = own->seen - consumer;
+
+	if (!waiting || waiting > ring->entries ||
+	    !mic_cq_peek(ring, own->seen - 1))
+		return 0;
+	return waiting;
+}
+
 /* May a request be executed that will be complete here? */
 static MIC_ALWAYS_INLINE bool mic_own_has_room(struct mic_own *own)
 {

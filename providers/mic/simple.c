@@ -80,15 +80,12 @@ static ALWAYS_INLINE bool has_room(struct mic_cq *cq, bool alone,
 {
 	const struct mic_cq_ring *ring = &cq->ring;
 	struct mic_own *own = &cq->own;
-	uint32_t waiting = own->seen - ring->consumer, count;
+	uint32_t waiting, count;
 
 	if (!alone)
 		return mic_own_has_room(own);
-	*position = own->seen;
-	if (waiting > ring->entries) {
-		*position = ring->consumer;
-		waiting = 0;
-	}
+	waiting = mic_own_waiting(own, ring, ring->consumer);
+	*position = ring->consumer + waiting;
 	count = mic_own_count(own);
 	return own->plain && !mic_cq_peek(ring, *position) &&
 	       waiting + count < ring->entries &&
@@ -183,6 +180,7 @@ static ALWAYS_INLINE bool add_or_swap(struct mic_qp *qp,
 	if (flags & MIC_WQE_SIGNALED &&
 	    !has_room(to_mcq(qp->vqp.qp.send_cq), alone, &position))
 		return false;
+	mic_execute_begin_atomic();
 	if (add)
 		old = __atomic_fetch_add((uint64_t *)remote, old,
 					 __ATOMIC_SEQ_CST);

@@ -11,7 +11,7 @@ DEBS='mic-dkms ibverbs-provider-mic libmic-dev libscif0 libscif-dev scif-utils m
 # copy_tree FOLDER: what git has of the tree, or would have.
 copy_tree() {
 	mkdir -p "$1" &&
-		(cd "$tree" && git ls-files -z --cached --others --exclude-standard |
+		(cd "$tree" && git -c safe.directory="$tree" ls-files -z --cached --others --exclude-standard |
 			xargs -0 cp --parents -t "$1")
 }
 
@@ -50,7 +50,7 @@ same_sources() {
 	local files=$ROOT/usr/src/mic-$VERSION
 
 	diff <(cd "$tree/kernel" &&
-		git ls-files --cached --others --exclude-standard | sort) \
+		git -c safe.directory="$tree" ls-files --cached --others --exclude-standard | sort) \
 		<(cd "$files" && find . -type f | sed 's,^\./,,' | sort) &&
 		diff -r "$SOURCE/kernel" "$files"
 }
