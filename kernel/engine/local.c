@@ -157,6 +157,18 @@ static bool mic_bind_key_ok(struct mic_qp *qp, const struct mic_mw_state *mw)
 	return !mw->mkey.valid;
 }
 
+/*
+ * Is the region in uverbs' list? Before it is its registration may still fail, and then
+ * it must be possible to deregister it, which a window would prevent. Its owner knows no
+ * key of it then, unless he reads it while the answer is written.
+ */
+static bool mic_bind_is_committed(const struct mic_mr *mr)
+{
+	const struct ib_uobject *uobject = READ_ONCE(mr->ibmr.uobject);
+
+	return uobject && !list_empty_careful(&uobject->list);
+}
+
 static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
 				     struct mic_mw_state *mw,
 				     struct mic_mr *mr)
@@ -167,7 +179,7 @@ static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
 
 	mic_mw_unbind(mw);
 	mutex_lock_nested(&mr->mkey.lock, SINGLE_DEPTH_NESTING);
-	if (mr->umem && mr->mkey.valid &&
+	if (mr->umem && mic_bind_is_committed(mr) && mr->mkey.valid &&
 	    mr->mkey.key == wqe->bind.mr_lkey &&
 	    mr->mkey.pd == qp->ibqp->pd &&
 	    mic_bind_rights_ok(mr, wqe->bind.access) &&

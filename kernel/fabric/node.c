@@ -89,6 +89,7 @@ struct mic_node *mic_node_create(const struct mic_node_ops *ops, void *priv)
 	init_completion(&node->drained);
 	node->ops = ops;
 	node->priv = priv;
+	node->remote = ops->cancel;
 	node->id = atomic_inc_return(&mic_next_id);
 	if (ops->poll)
 		mic_polled_add(node);

@@ -381,7 +381,7 @@ static int mic_import_find_node(struct mic_import_target *t, u32 *qpn)
 /* Of this kernel; on failure the reference to the node is dropped. */
 static int mic_import_get_peer(struct mic_import_target *t, u32 qpn)
 {
-	if (t->node->ops->submit != mic_resp_submit) {
+	if (t->node->remote) {
 		mic_node_put(t->node);
 		return -EOPNOTSUPP;
 	}
@@ -404,37 +404,57 @@ static void mic_import_put_peer(struct mic_import_target *t)
 	mic_node_put(t->node);
 }
 
-/**
- * mic_import_owner - whose memory a key shows
- * @qp: queue pair that would use the key
- * @rkey: key of its peer
- * @mm: out: the memory; a reference to the structure
- *
- * Return: the process with a reference, or NULL.
- */
-struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey, struct mm_struct **mm)
+/* The key as the peer's responder would look at it; nobody else learns whose it is. */
+static struct pid *mic_import_owner_locked(struct mic_import_target *t, u32 rkey,
+					   struct mm_struct **mm)
 {
-	struct mic_import_target t = { .qp = qp };
 	struct pid *pid = NULL;
 	const struct mic_mr *mr;
-	u32 qpn;
+	struct mic_seg seg;
 
-	if (mic_import_find_node(&t, &qpn) || mic_import_get_peer(&t, qpn))
+	if (!mic_import_connected(t) || t->peer->guesses == MIC_WINDOW_GUESSES)
 		return NULL;
-	t.mkey = mic_mkey_get_remote(t.peer->dev, rkey);
-	if (!t.mkey)
-		goto out;
-	/* the flag, then the region */
-	if (smp_load_acquire(&t.mkey->valid)) {
-		mr = mic_mkey_region(t.mkey);
+	t->mkey = mic_mkey_get_remote(t->peer->dev, rkey);
+	if (!t->mkey)
+		return NULL;
+	/* that the key is valid, then the region */
+	if (!mic_mkey_seg(t->mkey, rkey, t->peer->ibqp->pd, 0, t->mkey->iova, 0,
+			  &seg)) {
+		mr = mic_mkey_region(t->mkey);
 		if (mr && mr->umem) {
 			pid = get_pid(mr->owner);
 			*mm = mr->umem->owning_mm;
 			mmgrab(*mm);
 		}
 	}
-	mic_mkey_put_remote(t.mkey);
-out:
+	mic_mkey_put_remote(t->mkey);
+	return pid;
+}
+
+/**
+ * mic_import_owner - whose memory a key shows
+ * @qp: queue pair that would use the key
+ * @rkey: key of its peer
+ * @mm: out: the memory; a reference to the structure
+ *
+ * Return: the process with a reference, or NULL, also if the peer is not connected or
+ * has no such key.
+ */
+struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey, struct mm_struct **mm)
+{
+	struct mic_import_target t = { .qp = qp };
+	struct pid *pid = NULL;
+	u32 qpn;
+
+	if (mic_import_find_node(&t, &qpn) || mic_import_get_peer(&t, qpn))
+		return NULL;
+	if (t.peer->user) {
+		mutex_lock(&qp->req.lock);
+		mutex_lock(&t.peer->resp.lock);
+		pid = mic_import_owner_locked(&t, rkey, mm);
+		mutex_unlock(&t.peer->resp.lock);
+		mic_import_unlock_req(qp);
+	}
 	mic_import_put_peer(&t);
 	return pid;
 }
@@ -451,7 +471,7 @@ static int mic_import_from_peer(struct mic_import *imp,
 	err = mic_import_find_node(t, &qpn);
 	if (err)
 		return err;
-	if (t->node->ops->attach) {
+	if (t->node->remote) {
 		err = mic_import_from_node(imp, t->qp, t->node, &t->addr,
 					   req);
 		mic_node_put(t->node);

@@ -16,7 +16,7 @@ at_server() {
 
 prepare_server() {
 	mkdir -p "$EXPORT" /var/lib/nfs/v4recovery &&
-		touch /var/lib/nfs/etab /var/lib/nfs/rmtab &&
+		touch /var/lib/nfs/etab /var/lib/nfs/rmtab /etc/exports &&
 		modprobe -a nfsd rpcrdma &&
 		mount -t nfsd nfsd /proc/fs/nfsd || return
 	# who was here before the server may come back so long

@@ -54,8 +54,10 @@ struct mic_node_ops {
 
 /**
  * struct mic_node - an end of the fabric
- * @ops: backend
+ * @ops: backend; of a module that may go once the node has left, so they are read by
+ *	who holds @live, or polls it, only
  * @priv: the backend's own
+ * @remote: behind a wire, which shares memory
  * @id: number, unique in this kernel since boot
  * @live: held for each submit and each test under way; dead once the node leaves
  * @ref: lifetime of the structure
@@ -66,6 +68,7 @@ struct mic_node_ops {
 struct mic_node {
 	const struct mic_node_ops *ops;
 	void *priv;
+	bool remote;
 	u32 id;
 	struct percpu_ref live;
 	struct kref ref;
@@ -156,7 +159,7 @@ static inline bool mic_node_is_live(const struct mic_node *node)
  */
 static inline bool mic_node_is_remote(const struct mic_node *node)
 {
-	return node->ops->cancel;
+	return node->remote;
 }
 
 /**
