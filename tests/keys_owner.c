@@ -74,7 +74,7 @@ static int false_proc(pid_t pid)
 		bail("%s: %s", name, strerror(errno));
 	close(fd);
 	watch = inotify_init1(IN_NONBLOCK);
-	if (watch < 0 || inotify_add_watch(watch, name, IN_OPEN) < 0)
+	if (watch < 0 || inotify_add_watch(watch, name, IN_OPEN | IN_CLOSE) < 0)
 		bail("inotify: %s", strerror(errno));
 	return watch;
 }
