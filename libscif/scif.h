@@ -224,7 +224,12 @@ scif_epd_t scif_open(void);
  *
  * Closes the connection, unregisters the windows, frees the port. What was
  * sent stays readable for the peer. Copies that were under way complete or fail.
- * Where dup() made other descriptors of it, only @epd ends. Same as close().
+ * Where dup() made other descriptors of it, only @epd ends. Same as close(), but
+ * that the port is free when it returns, unless another thread waits in scif_poll():
+ * that one ends within a second, and the endpoint with it.
+ *
+ * What is mapped, by either side, stays. The memory of windows that the peer has not
+ * mapped is unlocked at once where nothing is, else ten seconds later.
  *
  * Return: 0.
  * Errors: EBADF, ENOTTY.
@@ -389,7 +394,8 @@ off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
  * @len: bytes; several adjacent windows at once are fine
  *
  * Copies under way end first; the peer's mappings stay valid. The pages are
- * unlocked when both have ended.
+ * unlocked when both have ended. Of a peer that says nothing for ten seconds, as one
+ * that was stopped, the copies are taken to have ended.
  *
  * Return: 0.
  * Errors: EINVAL (@len 0, unaligned, or a window is only partly inside), ENXIO
@@ -583,7 +589,8 @@ int scif_get_fd(scif_epd_t epd);
  * if its node's device was removed. A connected one: SCIF_POLLIN if there are
  * bytes, SCIF_POLLOUT if there is room; if the peer is gone SCIF_POLLHUP, and
  * SCIF_POLLIN while bytes remain. One that is being connected: SCIF_POLLOUT when
- * scif_connect() has the result. Any other: SCIF_POLLERR.
+ * scif_connect() has the result. Any other: SCIF_POLLERR. One that another thread
+ * closes: SCIF_POLLNVAL, within a second.
  *
  * poll(), select() and epoll agree, but for what a socket can show: POLLHUP
  * always comes with POLLIN, and POLLIN | POLLOUT stands for SCIF_POLLERR.

@@ -290,6 +290,57 @@ static bool back_from_sqe(struct setup *setup)
 	return ok;
 }
 
+enum { LIST = 1000, LIST_ROUNDS = 40 };
+
+/* A list of WRITEs without a region of their own; the first one is wrong. */
+static void post_list(struct endpoint *ep, const struct region *to,
+		      struct ibv_sge *sge)
+{
+	static struct ibv_send_wr list[LIST];
+	unsigned int i;
+
+	for (i = 0; i < LIST; i++) {
+		list[i] = send_wr(i, IBV_WR_RDMA_WRITE, sge, 1);
+		list[i].send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+		list[i].wr.rdma.remote_addr = to->rdma_addr;
+		list[i].wr.rdma.rkey = to->mr->rkey;
+		if (i)
+			list[i - 1].next = &list[i];
+	}
+	list[0].send_flags = IBV_SEND_SIGNALED;
+	post_send(ep, list);
+}
+
+/*
+ * What was posted behind a request that fails is flushed, however soon the program
+ * goes on when it has heard of that one.
+ */
+static bool flushed_before_rts(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UC);
+	static uint64_t word = 0x7777777777777777;
+	struct ibv_sge sge = { .addr = (uintptr_t)&word, .length = 8 };
+	struct endpoint a, b;
+	bool ok = true;
+	int round;
+
+	options.depth = LIST;
+	options.inline_bytes = 8;
+	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
+	memset(setup->b_mem.addr, 0, 8);
+	for (round = 0; ok && round < LIST_ROUNDS; round++) {
+		post_list(&a, &setup->b_mem, &sge);
+		ok = cq_expect(a.send_cq, 0, IBV_WC_LOC_PROT_ERR) &&
+		     check(!go_from(&a, IBV_QPS_SQE, IBV_QPS_RTS),
+			   "SQE to RTS") &&
+		     cq_expect_range(a.send_cq, 1, LIST, IBV_WC_WR_FLUSH_ERR) &&
+		     exchange_empty(&a, &b, LIST) &&
+		     all_are(setup->b_mem.addr, 8, 0);
+	}
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 /* --- events of a connection ---------------------------------------------------- */
 
 /* Is there an event until @end? */
@@ -411,6 +462,7 @@ static const struct {
 	{ full_receive_cq, "a receiver's completion queue is full" },
 	{ empty_srq, "an empty shared receive queue" },
 	{ back_from_sqe, "the current state is SQE" },
+	{ flushed_before_rts, "back from SQE, with a long list to flush" },
 };
 
 static void run_pair_case(struct setup *setup, struct neighbours *neighbours,

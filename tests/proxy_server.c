@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "device.h"
 #include "event.h"
@@ -17,6 +18,9 @@
 #include "proxy_call.h"
 #include "tap.h"
 #include "withhold.h"
+
+/* As many pieces of memory that are withheld can be provided again. */
+enum { WITHHELD = 64 };
 
 static const char *device_name;
 
@@ -238,10 +242,25 @@ static int do_protect(struct proxy_call *call)
 	return change_pages(call, protect_page);
 }
 
-/* For good, as far as this process is concerned. */
+/* Most of it for good, as far as this process is concerned. */
+static int withheld[WITHHELD];
+static int withheld_count;
+
 static int do_withhold(struct proxy_call *call)
 {
-	return withhold(address_of(call), call->memory.length) < 0 ? -1 : 0;
+	int fd = withhold(address_of(call), call->memory.length);
+
+	if (fd >= 0 && withheld_count < WITHHELD)
+		withheld[withheld_count++] = fd;
+	return fd < 0 ? -1 : 0;
+}
+
+static int do_provide(struct proxy_call *call)
+{
+	(void)call;
+	while (withheld_count)
+		close(withheld[--withheld_count]);
+	return 0;
 }
 
 /* --- windows -------------------------------------------------------------------- */
@@ -528,6 +547,7 @@ static int (*const ops[PROXY_OPS])(struct proxy_call *call) = {
 	[PROXY_ADVISE] = do_advise,
 	[PROXY_PROTECT] = do_protect,
 	[PROXY_WITHHOLD] = do_withhold,
+	[PROXY_PROVIDE] = do_provide,
 	[PROXY_RUN] = do_run,
 };
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,8 @@ struct stage {
 	struct ibv_cq *cq; /* the one that all threads poll */
 	struct endpoint a;
 	struct endpoint b;
+	struct endpoint timed_a[THREADS]; /* one for each thread */
+	struct endpoint timed_b[THREADS];
 	enum ibv_wr_opcode opcode;
 	atomic_uint next;
 	atomic_uint completed;
@@ -343,6 +346,86 @@ static bool thread_domains(struct stage *stage)
 	return check(!atomic_load(&stage->failed), "a thread fails");
 }
 
+/* --- time ---------------------------------------------------------------------- */
+
+/* Requests without data, which the kernel executes. */
+static void *post_timed(void *argument)
+{
+	struct worker *worker = argument;
+	struct stage *stage = worker->stage;
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_RDMA_WRITE, NULL, 0);
+	uint64_t end = deadline();
+	int error;
+
+	while (wr.wr_id < REQUESTS && !atomic_load(&stage->failed)) {
+		error = try_post_send(&stage->timed_a[worker->index], &wr);
+		if (!error)
+			wr.wr_id++;
+		else if (error == ENOMEM && now_ms() < end)
+			sched_yield();
+		else
+			atomic_store(&stage->failed, true);
+	}
+	return NULL;
+}
+
+/* Each completion is no earlier than the one before it. */
+static bool in_order_of_time(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = { .comp_mask = 0 };
+	uint64_t last = 0, now, end = deadline();
+	unsigned int count = 0;
+	bool ok = true;
+
+	while (ok && count < TOTAL) {
+		if (ibv_start_poll(cq, &attr)) {
+			ok = check(now_ms() < end, "%u completions", count);
+			continue;
+		}
+		do {
+			now = ibv_wc_read_completion_ts(cq);
+			ok = check(!cq->status && now >= last,
+				   "%" PRIu64 " after %" PRIu64 ", status %d",
+				   now, last, cq->status);
+			last = now;
+			count++;
+		} while (ok && !ibv_next_poll(cq));
+		ibv_end_poll(cq);
+	}
+	return ok;
+}
+
+static bool timestamps(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = TOTAL,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+	};
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(stage->setup->a_dev.ctx, &attr);
+	unsigned int i;
+	bool ok;
+
+	if (!cq)
+		bail("no extended completion queue: %s", strerror(errno));
+	stage->cq = ibv_cq_ex_to_cq(cq);
+	for (i = 0; i < THREADS; i++) {
+		options.send_cq = stage->cq;
+		endpoint_create(&stage->timed_a[i], &stage->setup->a_dev,
+				&options);
+		options.send_cq = NULL;
+		endpoint_create(&stage->timed_b[i], &stage->setup->b_dev,
+				&options);
+		pair_connect(&stage->timed_a[i], &stage->timed_b[i]);
+	}
+	run_threads(stage, post_timed);
+	ok = check(!atomic_load(&stage->failed), "a thread fails") &&
+	     in_order_of_time(cq);
+	for (i = 0; i < THREADS; i++)
+		pair_destroy(&stage->timed_a[i], &stage->timed_b[i]);
+	return ok;
+}
+
 /* ------------------------------------------------------------------------------ */
 
 static const struct {
@@ -357,6 +440,7 @@ static const struct {
 	{ share_receives, "threads share a receive queue", true },
 	{ share_srq, "threads share a shared receive queue", true },
 	{ thread_domains, "a thread domain for each", true },
+	{ timestamps, "completions of threads, in the order of time", false },
 };
 
 static bool run_case(struct setup *setup, unsigned int i)

@@ -170,6 +170,20 @@ static void mic_req_start_kind(struct mic_qp *qp, const struct mic_opcode *oc)
 	}
 }
 
+/*
+ * How much of a request need not be sent again. It was read a second time from memory
+ * that is shared with the program: where it is another one by now, all of it is sent.
+ */
+static u32 mic_req_resume(const struct mic_req *req)
+{
+	/* it is the one at the ring's head that was refused */
+	if (!req->repeat || req->ahead ||
+	    req->wqe.opcode != req->repeat_opcode ||
+	    req->length != req->repeat_length)
+		return 0;
+	return req->repeat_off;
+}
+
 static bool mic_req_flags_ok(const struct mic_req *req,
 			     const struct mic_opcode *oc)
 {
@@ -199,7 +213,8 @@ enum ib_wc_status mic_req_start(struct mic_qp *qp)
 		return IB_WC_LOC_LEN_ERR;
 
 	req->length = bytes;
-	req->done = 0;
+	req->done = mic_req_resume(req);
+	req->from = req->done;
 	if (!req->nflight && !req->repeat) {
 		req->retry_left = qp->attr.retry_cnt;
 		req->rnr_left = qp->attr.rnr_retry;

@@ -151,6 +151,15 @@ static bool mic_window_alloc(struct mic_qp *qp, struct mic_flight *flight)
 	return !err;
 }
 
+/*
+ * A READ or an atomic counts from its first segment on its way to its last. That is
+ * the message's own first one, or where it goes on after a refusal.
+ */
+static bool mic_flight_counts(const struct mic_req *req, const struct mic_op *op)
+{
+	return mic_brings_back(op) && op->seg_off == req->from;
+}
+
 /* The list goes with the segment; what is still to be sent needs it, too. */
 static void mic_flight_take_sges(struct mic_req *req,
 				 struct mic_flight *flight)
@@ -197,10 +206,9 @@ static struct mic_flight *mic_flight_begin(struct mic_qp *qp)
 	flight->length = req->length;
 	flight->answered = false;
 	flight->status = IB_WC_SUCCESS;
-	if (mic_brings_back(&req->op)) {
-		req->nreads += !!(req->op.flags & MIC_OP_FIRST);
+	req->nreads += mic_flight_counts(req, &flight->op);
+	if (mic_brings_back(&req->op))
 		mic_flight_take_sges(req, flight);
-	}
 	return flight;
 }
 
@@ -244,16 +252,31 @@ bool mic_window_submit(struct mic_qp *qp, struct mic_node *node)
 	return true;
 }
 
+/*
+ * Only what the peer has not acknowledged before is progress, which sets the retries
+ * back. A request that has changed in its slot begins anew, and makes none before it is
+ * where it was refused, or at its end.
+ */
+static void mic_window_progress(struct mic_qp *qp, const struct mic_op *op)
+{
+	struct mic_req *req = &qp->req;
+
+	if (req->repeat && op->seg_off < req->repeat_off &&
+	    !(op->flags & MIC_OP_LAST))
+		return;
+	req->retry_left = qp->attr.retry_cnt;
+	req->rnr_left = qp->attr.rnr_retry;
+	req->rnr_waits = 0;
+	req->repeat = false;
+}
+
 static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
 			     struct mic_budget *budget)
 {
 	const struct mic_opcode *oc = mic_opcode(qp, flight->wqe.opcode);
 	struct mic_req *req = &qp->req;
 
-	req->retry_left = qp->attr.retry_cnt;
-	req->rnr_left = qp->attr.rnr_retry;
-	req->rnr_waits = 0;
-	req->repeat = false;
+	mic_window_progress(qp, &flight->op);
 	budget->bytes -= flight->op.seg_len;
 	mic_count_add(qp->dev, mic_bytes_counter(flight->op.code),
 		      flight->op.seg_len);
@@ -268,7 +291,10 @@ static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
 
 /*
  * Back to the request at the ring's head: it is read anew, since what is known
- * of it is not all that it takes to send it.
+ * of it is not all that it takes to send it. It goes on with the segment that was
+ * refused, as those before it have been acknowledged: a message that begins anew each
+ * time would pass for one that makes progress, and take the longer the more of its
+ * pages are not at hand.
  */
 static void mic_window_back(struct mic_qp *qp, const struct mic_flight *flight)
 {
@@ -281,6 +307,9 @@ static void mic_window_back(struct mic_qp *qp, const struct mic_flight *flight)
 	req->length = flight->length;
 	req->op.rnr_timer = flight->op.rnr_timer;
 	req->psn = flight->op.psn;
+	req->repeat_opcode = flight->wqe.opcode;
+	req->repeat_length = flight->length;
+	req->repeat_off = flight->op.seg_off;
 	req->repeat = true;
 }
 
@@ -322,8 +351,7 @@ static bool mic_window_again(struct mic_qp *qp)
 	mic_flight_end(req, flight);
 	req->held = false;
 	req->done = flight->op.seg_off;
-	if (mic_brings_back(&flight->op) && flight->op.flags & MIC_OP_FIRST)
-		req->nreads--;
+	req->nreads -= mic_flight_counts(req, &flight->op);
 	if (flight->op.flags & MIC_OP_LAST) {
 		req->psn = flight->op.psn;
 		req->active = true;
@@ -382,6 +410,7 @@ void mic_window_cancel(struct mic_qp *qp)
 		mic_flight_end(req, flight);
 	}
 	req->nreads = 0;
+	req->from = req->done;	/* what is under way still counts anew */
 	req->ahead = 0;
 	req->held = false;
 }

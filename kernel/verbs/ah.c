@@ -50,19 +50,26 @@ void mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr)
 		addr->vlan_id = 0xffff;
 }
 
+/*
+ * One after the other: datagrams that are posted when their handle is destroyed fail,
+ * and must not go where the next one leads.
+ */
 static int mic_ah_alloc_handle(struct mic_dev *dev, struct mic_ah *ah,
 			       gfp_t gfp)
 {
 	unsigned long flags;
 	int err;
 
-	if (gfpflags_allow_blocking(gfp))
-		return xa_alloc_irq(&dev->ahs, &ah->handle, ah->av,
-				    xa_limit_31b, gfp);
-	xa_lock_irqsave(&dev->ahs, flags);
-	err = __xa_alloc(&dev->ahs, &ah->handle, ah->av, xa_limit_31b, gfp);
-	xa_unlock_irqrestore(&dev->ahs, flags);
-	return err;
+	if (gfpflags_allow_blocking(gfp)) {
+		err = xa_alloc_cyclic_irq(&dev->ahs, &ah->handle, ah->av,
+					  xa_limit_31b, &dev->next_ah, gfp);
+	} else {
+		xa_lock_irqsave(&dev->ahs, flags);
+		err = __xa_alloc_cyclic(&dev->ahs, &ah->handle, ah->av,
+					xa_limit_31b, &dev->next_ah, gfp);
+		xa_unlock_irqrestore(&dev->ahs, flags);
+	}
+	return err < 0 ? err : 0;
 }
 
 int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,

@@ -74,6 +74,7 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata);
 /* moderation.c */
 bool mic_cq_fire(struct mic_cq *cq, bool solicited);
 void mic_cq_event(struct mic_cq *cq);
+void mic_cq_settle(struct mic_cq *cq);
 void mic_cq_events_init(struct mic_cq *cq);
 int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 
@@ -81,6 +82,7 @@ int mic_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited);
 void mic_cq_set_remote(struct mic_cq *cq);
 void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp);
+void mic_cq_forget_srq(struct mic_cq *cq, u32 srqn);
 void mic_cq_notify(struct mic_cq *cq);
 void mic_cq_overrun(struct mic_cq *cq);
 int mic_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);

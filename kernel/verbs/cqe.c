@@ -56,9 +56,10 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 	bool put, fire = false, lost = false;
 	unsigned long flags;
 
+	spin_lock_irqsave(&cq->lock, flags);
+	/* with the lock, for they come in the order of time */
 	if (cq->timestamps)
 		cqe->timestamp = ktime_get_raw_ns();
-	spin_lock_irqsave(&cq->lock, flags);
 	put = mic_cq_put(cq, cqe);
 	if (put) {
 		fire = mic_cq_fire(cq, solicited);
@@ -160,7 +161,7 @@ static enum ib_wc_opcode mic_wc_opcode(u8 opcode)
 	}
 }
 
-/* A QP takes its completions with it, so it is there as long as they are. */
+/* NULL if it is gone, or going. */
 static struct ib_qp *mic_cqe_qp(struct mic_dev *dev, const struct mic_cqe *cqe)
 {
 	struct ib_qp *ibqp = NULL;
@@ -174,7 +175,10 @@ static struct ib_qp *mic_cqe_qp(struct mic_dev *dev, const struct mic_cqe *cqe)
 	return ibqp;
 }
 
-/* Returns false if the QP is being destroyed: then nobody wants to know. */
+/*
+ * Returns false if the QP is being destroyed: it takes its completions with it, so
+ * nobody wants to know. Those of an XRC receive queue stay when the target goes.
+ */
 static bool mic_wc_fill(struct mic_cq *cq, const struct mic_cqe *cqe,
 			struct ib_wc *wc)
 {
@@ -187,7 +191,7 @@ static bool mic_wc_fill(struct mic_cq *cq, const struct mic_cqe *cqe,
 	wc->vendor_err = cqe->vendor_err;
 	wc->byte_len = cqe->byte_len;
 	wc->qp = mic_cqe_qp(dev, cqe);
-	if (!wc->qp)
+	if (!wc->qp && !cqe->srqn)
 		return false;
 	wc->src_qp = cqe->src_qp;
 	wc->pkey_index = cqe->pkey_index;
@@ -218,12 +222,8 @@ static bool mic_wc_fill(struct mic_cq *cq, const struct mic_cqe *cqe,
 	return true;
 }
 
-/**
- * mic_cq_forget - drop the completions of a QP that is being destroyed
- * @cq: queue of a kernel consumer
- * @ibqp: queue pair that posts no more
- */
-void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp)
+/* Those of a QP, or of an XRC receive queue; numbers that are 0 are those of none. */
+static void mic_cq_drop(struct mic_cq *cq, u32 qpn, u32 srqn)
 {
 	u32 mask = cq->entries - 1, from, to;
 	unsigned long flags;
@@ -233,11 +233,31 @@ void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp)
 	for (from = cq->consumer; from != cq->producer; from++) {
 		const struct mic_cqe *cqe = &cq->ring[from & mask];
 
-		if (cqe->qp_num != ibqp->qp_num)
+		if (qpn ? cqe->qp_num != qpn : cqe->srqn != srqn)
 			cq->ring[to++ & mask] = *cqe;
 	}
 	cq->producer = to;
 	spin_unlock_irqrestore(&cq->lock, flags);
+}
+
+/**
+ * mic_cq_forget - drop the completions of a QP that is being destroyed
+ * @cq: queue of a kernel consumer
+ * @ibqp: queue pair that posts no more
+ */
+void mic_cq_forget(struct mic_cq *cq, const struct ib_qp *ibqp)
+{
+	mic_cq_drop(cq, ibqp->qp_num, 0);
+}
+
+/**
+ * mic_cq_forget_srq - the same for an XRC receive queue
+ * @cq: queue of a kernel consumer
+ * @srqn: number of the receive queue, which is not used any more
+ */
+void mic_cq_forget_srq(struct mic_cq *cq, u32 srqn)
+{
+	mic_cq_drop(cq, 0, srqn);
 }
 
 int mic_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)

@@ -53,6 +53,7 @@ enum mic_limits {
  * @nmembers: length of @members
  * @next_qpn: where the search for a free QP number starts
  * @keys: which memory key is the next one
+ * @next_ah: where the search for a free address handle starts, under the lock of @ahs
  * @next_srqn: where the search for a free SRQ number starts
  * @nqp: number of QPs
  * @ncq: number of CQs
@@ -81,6 +82,7 @@ struct mic_dev {
 	u32 nmembers;
 	u32 next_qpn;
 	struct mic_keys keys;
+	u32 next_ah;
 	u32 next_srqn;
 	atomic_t nqp;
 	atomic_t ncq;

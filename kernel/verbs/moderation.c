@@ -107,10 +107,9 @@ void mic_cq_event(struct mic_cq *cq)
 	local_bh_enable();
 }
 
-/* The period is over: what was held back is told now. */
-static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
+/* What was held back is told now. */
+static void mic_cq_tell(struct mic_cq *cq)
 {
-	struct mic_cq *cq = container_of(timer, struct mic_cq, timer);
 	unsigned long flags;
 	bool fire;
 
@@ -120,7 +119,29 @@ static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (fire)
 		mic_cq_event(cq);
+}
+
+/* The period is over. */
+static enum hrtimer_restart mic_cq_timeout(struct hrtimer *timer)
+{
+	mic_cq_tell(container_of(timer, struct mic_cq, timer));
 	return HRTIMER_NORESTART;
+}
+
+/**
+ * mic_cq_settle - nothing is held back any more
+ * @cq: queue of a kernel consumer; what has posted to it posts no more, but there may
+ *	be others that do
+ *
+ * ib_free_cq() cancels the work that an event queues before it destroys the queue, so
+ * with the last of them no event may be left to come.
+ *
+ * Context: process context; may call the consumer's handler.
+ */
+void mic_cq_settle(struct mic_cq *cq)
+{
+	hrtimer_cancel(&cq->timer);
+	mic_cq_tell(cq);
 }
 
 /**

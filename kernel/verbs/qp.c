@@ -225,9 +225,11 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	qp->xrcd = init->qp_type == IB_QPT_XRC_TGT ? init->xrcd : NULL;
 	qp->state = IB_QPS_RESET;
 	qp->attr.path_mtu = IB_MTU_4096;
-	/* An XRC target has no queues, whatever was asked for, nor events of its own. */
-	if (qp->type == IB_QPT_XRC_TGT)
+	/* An XRC target has no queues, whatever was asked for. */
+	if (qp->type == IB_QPT_XRC_TGT) {
+		mic_unread_init_target(&qp->unread, ibqp);
 		return;
+	}
 	qp->srq = init->srq ? to_mic_srq(init->srq) : NULL;
 	qp->cap = init->cap;
 	mic_unread_init(&qp->unread, ibqp->uobject);
@@ -374,6 +376,13 @@ static void mic_qp_stop(struct mic_qp *qp)
 	cancel_work_sync(&qp->work);
 }
 
+/* Of a kernel consumer: it posts no more. */
+static void mic_qp_leave_cq(struct mic_cq *cq, const struct ib_qp *ibqp)
+{
+	mic_cq_forget(cq, ibqp);
+	mic_cq_settle(cq);
+}
+
 int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct mic_qp *qp = to_mic_qp(ibqp);
@@ -382,10 +391,10 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	mic_qp_stop(qp);
 	RCU_INIT_POINTER(container_of(ibqp, struct mic_ibqp, ibqp)->qp, NULL);
 	if (!qp->user) {
-		mic_cq_forget(qp->send_cq, ibqp);
+		mic_qp_leave_cq(qp->send_cq, ibqp);
 		/* an XRC initiator may have none */
 		if (qp->recv_cq)
-			mic_cq_forget(qp->recv_cq, ibqp);
+			mic_qp_leave_cq(qp->recv_cq, ibqp);
 	}
 	if (qp->req.node)
 		mic_node_put(qp->req.node);

@@ -106,9 +106,15 @@ enum mic_req_flags {
  * @addr: UD: where the current request goes
  * @length: bytes in the current message
  * @done: of these, bytes already moved
+ * @from: of these, bytes already moved when the message began, or went on after a
+ *	refusal
  * @psn: packet sequence number of the next message
  * @held: nothing more is sent until the last flight is answered
- * @repeat: the current request was sent before
+ * @repeat: the request at the ring's head was sent before, and nothing more of it has
+ *	been acknowledged since
+ * @repeat_opcode: what it was then
+ * @repeat_length: bytes in it then
+ * @repeat_off: of these, bytes that had been acknowledged
  * @flights: segments on their way, the oldest first
  * @spare: room for more of them, as many as there have been at once lately
  * @shrink: that is given back at @shrink_at, if the queue is empty then or later
@@ -144,6 +150,7 @@ struct mic_req {
 	bool answered;
 	bool held;
 	bool repeat;
+	u8 repeat_opcode;
 	u8 ack;
 	struct list_head flights;
 	struct list_head spare;
@@ -165,6 +172,9 @@ struct mic_req {
 	struct mic_addr addr;
 	u32 length;
 	u32 done;
+	u32 from;
+	u32 repeat_length;
+	u32 repeat_off;
 	u32 psn;
 	ktime_t deadline;
 	struct hrtimer timer;
@@ -241,7 +251,7 @@ struct mic_resp {
  * @sig_all: every send completes visibly
  * @comm_est: the event was given
  * @last_wqe: the event was given
- * @unread: events; an XRC target's are not counted
+ * @unread: events
  * @state: enum ib_qp_state; read anywhere, changed under both locks, but to
  *	IB_QPS_ERR and IB_QPS_SQE under either
  * @req: requester

@@ -181,6 +181,20 @@ static bool mic_qp_may_go(const struct mic_qp *qp, enum ib_qp_state cur,
 	return ib_modify_qp_is_ok(cur, next, qp->type, mask);
 }
 
+/*
+ * What was posted when the send queue stopped is flushed before it goes on, though the
+ * program may know of the first one only: the worker may still be at it.
+ */
+static void mic_qp_flush_sqe(struct mic_qp *qp)
+{
+	struct mic_budget all = {
+		.wqes = qp->req.ring.info.entries,
+		.bytes = 1,
+	};
+
+	mic_req_flush(qp, &all);
+}
+
 static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 			     int mask)
 {
@@ -198,6 +212,8 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 	err = mic_qp_check_attr(qp, attr, mask);
 	if (err)
 		return err;
+	if (cur == IB_QPS_SQE && next == IB_QPS_RTS)
+		mic_qp_flush_sqe(qp);
 	mic_qp_set_attr(qp, attr, mask);
 	mic_qp_set_state(qp, attr, mask);
 	/* until its doorbell rings again, which it does when the engine has run */

@@ -93,12 +93,24 @@ err_count:
 	return err;
 }
 
+/* No target uses it any more; libmic drops the completions of a program's own. */
+static void mic_srq_leave_cq(struct ib_srq *ibsrq)
+{
+	struct mic_cq *cq = to_mic_cq(ibsrq->ext.cq);
+
+	mic_xrc_srq_hide(to_mic_srq(ibsrq));
+	if (ibsrq->uobject)
+		return;
+	mic_cq_forget_srq(cq, ibsrq->ext.xrc.srq_num);
+	mic_cq_settle(cq);
+}
+
 int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct mic_srq *srq = to_mic_srq(ibsrq);
 
 	if (ibsrq->srq_type == IB_SRQT_XRC)
-		mic_xrc_srq_hide(srq);
+		mic_srq_leave_cq(ibsrq);
 	/* who lists objects may still look */
 	spin_lock_irq(&srq->lock);
 	srq->ring.ctl = NULL;

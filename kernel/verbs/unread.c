@@ -42,6 +42,67 @@ void mic_unread_init(struct mic_unread *unread, const void *uobject)
 }
 
 /**
+ * mic_unread_init_target - begin to count the asynchronous events of an XRC target
+ * @unread: zeroed
+ * @target: target, which outlives @unread; it need not be complete
+ */
+void mic_unread_init_target(struct mic_unread *unread, const struct ib_qp *target)
+{
+	unread->target = target;
+}
+
+/*
+ * Whether those who have opened a target have events of it to read. What a kernel
+ * consumer is told is not kept. The caller holds the lock of the list of openers.
+ */
+static bool mic_unread_by_openers(struct mic_unread *unread)
+{
+	const struct mic_uevent_object *object;
+	const struct ib_qp *opener;
+	bool none = true;
+
+	list_for_each_entry(opener, &unread->target->open_list, open_list) {
+		object = (const void *)READ_ONCE(opener->uobject);
+		if (!object)
+			continue;
+		/* before the first one, which finds all of them empty */
+		if (!unread->is_list && !mic_unread_is_list(&object->event_list))
+			return false;
+		unread->is_list = true;
+		none = none && list_empty(&object->event_list);
+	}
+	return !none;
+}
+
+/*
+ * It has no object of its own. Those who have opened it get the same events, and who
+ * is slow to read them has the others miss some.
+ */
+static bool mic_unread_target_may_raise(struct mic_unread *unread,
+					enum ib_event_type type)
+{
+	struct ib_device *ibdev = unread->target->device;
+	unsigned long flags;
+	bool may = true;
+
+	/* a kernel consumer's: nobody opens it */
+	if (!unread->target->open_list.next)
+		return true;
+	spin_lock_irqsave(&ibdev->qp_open_list_lock, flags);
+	if (!mic_unread_by_openers(unread)) {
+		atomic_set(&unread->raised, 0);
+		unread->kinds = 0;
+	}
+	if (unread->is_list && __test_and_set_bit(type, &unread->kinds) &&
+	    atomic_read(&unread->raised) >= MIC_UNREAD_MAX)
+		may = false;
+	else
+		atomic_inc(&unread->raised);
+	spin_unlock_irqrestore(&ibdev->qp_open_list_lock, flags);
+	return may;
+}
+
+/**
  * mic_unread_may_raise - whether there is room for one more
  * @unread: what counts them
  * @type: event that is to be raised
@@ -57,6 +118,8 @@ bool mic_unread_may_raise(struct mic_unread *unread, enum ib_event_type type)
 	const struct mic_uevent_object *object = unread->object;
 	u32 reported;
 
+	if (unread->target)
+		return mic_unread_target_may_raise(unread, type);
 	if (!object)
 		return true;
 	reported = READ_ONCE(object->events_reported);

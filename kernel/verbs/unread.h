@@ -26,17 +26,23 @@ struct mic_uevent_object {
 
 /**
  * struct mic_unread - asynchronous events of an object, as far as they are counted
- * @object: ib_core's; NULL: they are not counted
- * @raised: as many, counted as &mic_uevent_object.events_reported counts what was read
+ * @object: ib_core's; NULL: they are not counted, or those of @target are
+ * @target: XRC target, of which each process that has opened it is told
+ * @raised: as many, counted as &mic_uevent_object.events_reported counts what was read;
+ *	those of @target since nobody had any to read
  * @kinds: bits of enum ib_event_type: such ones may be among those not read
+ * @is_list: those who have opened @target have lists of events
  */
 struct mic_unread {
 	const struct mic_uevent_object *object;
+	const struct ib_qp *target;
 	atomic_t raised;
 	unsigned long kinds;
+	bool is_list;
 };
 
 void mic_unread_init(struct mic_unread *unread, const void *uobject);
+void mic_unread_init_target(struct mic_unread *unread, const struct ib_qp *target);
 bool mic_unread_may_raise(struct mic_unread *unread, enum ib_event_type type);
 bool mic_unread_is_list(const struct list_head *list);
 

@@ -98,6 +98,27 @@ static void linger_tick(struct scif_endpoint *ep)
 	scif_table_remove(ep);
 }
 
+/*
+ * What is left of an attempt that failed. With the endpoint's lock, which others may
+ * have in between.
+ */
+static void clear(struct scif_endpoint *ep)
+{
+	struct scif_link old = ep->link;
+
+	memset(&ep->link, 0, offsetof(struct scif_link, lock));
+	pthread_mutex_unlock(&ep->lock);
+	scif_link_close(&old); /* waits for its events to be taken */
+	pthread_mutex_lock(&ep->lock);
+}
+
+/* The request is taken back: who accepted it would wait for an answer. */
+static void give_up(struct scif_endpoint *ep)
+{
+	scif_connect_done(ep, ENODEV);
+	clear(ep);
+}
+
 void scif_connect_tick(struct scif_endpoint *ep)
 {
 	if (atomic_load(&ep->lingers))
@@ -107,7 +128,7 @@ void scif_connect_tick(struct scif_endpoint *ep)
 	pthread_mutex_lock(&ep->lock);
 	if (scif_state(ep) == SCIF_CONNECTING &&
 	    scif_now_ms() > ep->connect_ends)
-		scif_connect_done(ep, ENODEV);
+		give_up(ep);
 	pthread_mutex_unlock(&ep->lock);
 }
 
@@ -254,17 +275,6 @@ void scif_connect_begin(struct scif_endpoint *ep, unsigned int ms)
 	atomic_store(&ep->state, SCIF_CONNECTING);
 	if (!atomic_fetch_add(&scif_process.connecting, 1))
 		scif_process_kick();
-}
-
-/* What is left of an attempt that failed. */
-static void clear(struct scif_endpoint *ep)
-{
-	struct scif_link old = ep->link;
-
-	memset(&ep->link, 0, offsetof(struct scif_link, lock));
-	pthread_mutex_unlock(&ep->lock);
-	scif_link_close(&old); /* waits for its events to be taken */
-	pthread_mutex_lock(&ep->lock);
 }
 
 /* With the endpoint's lock. EINPROGRESS if it began. */

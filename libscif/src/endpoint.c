@@ -142,6 +142,7 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 	if (holder)
 		rdma_destroy_id(holder);
 	scif_pending_clear(ep);
+	atomic_store(&ep->ended, true);
 	scif_refresh(ep, -1); /* wakes those who wait */
 	/* Where the ticks find it. */
 	if (!lingers && !atomic_load(&ep->maps))
@@ -168,6 +169,19 @@ SCIF_EXPORT scif_epd_t scif_open(void)
 	return epd;
 }
 
+/*
+ * The connections thread may have been faster, and not be done yet. It waits for no
+ * completion there, nor for whoever closes.
+ */
+static void end(struct scif_endpoint *ep)
+{
+	unsigned int round = 0;
+
+	scif_endpoint_shutdown(ep);
+	while (!atomic_load(&ep->ended))
+		scif_relax(round++);
+}
+
 SCIF_EXPORT int scif_close(scif_epd_t epd)
 {
 	SCIF_NO_CANCEL;
@@ -181,7 +195,7 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 	/* Somebody may have looked in between. */
 	scif_table_doubt();
 	if (scif_steer_is_closed(&ep->steer))
-		scif_endpoint_shutdown(ep);
+		end(ep);
 	else
 		scif_wake_sleepers(ep);
 	scif_put(ep);

@@ -31,6 +31,8 @@ enum {
 	SCIF_CONNECT_MS = 10000,
 	SCIF_ACCEPT_MS = 5000, /* the answer may get lost once */
 	SCIF_RESOLVE_MS = 1000,
+	SCIF_GRACE_MS = 10000, /* for the copies of who is not heard */
+	SCIF_SLEEP_MS = 1000,  /* before one looks again whose a number is */
 	SCIF_TX_DEPTH = 16,
 	SCIF_RX_DEPTH = 32,
 	SCIF_RMA_DEPTH = 64,
@@ -106,8 +108,9 @@ struct scif_link {
 	uint64_t asked;	   /* ms, or 0: when it was asked if it is there, */
 	uint64_t answered; /* and when it last said so */
 	bool silent;	   /* a request under way was given up */
-	atomic_bool gone;  /* the device is; nothing will complete */
-	atomic_uint slow;  /* threads that wait for the peer for long */
+	_Atomic uint64_t broken; /* ms, or 0: when messages ended */
+	atomic_bool gone;	 /* the device is; nothing will complete */
+	atomic_uint slow;	 /* threads that wait for the peer for long */
 	/* of the message QP's send side, and of what it was asked */
 	pthread_mutex_t lock;
 };
@@ -151,6 +154,7 @@ struct scif_endpoint {
 	struct scif_endpoint *next; /* in the table */
 	uint64_t inode;
 	atomic_int state;
+	atomic_bool ended;    /* closed, and nothing of it shows any more */
 	atomic_uint sleepers; /* calls that sleep on the descriptor */
 	atomic_uint closes;   /* tells them to look if it is theirs */
 	atomic_bool dirty;    /* the progress thread shall refresh it */
@@ -217,6 +221,7 @@ struct scif_process {
 	atomic_int hot;	       /* endpoints that need the short tick */
 	atomic_int connecting; /* those that need the long one */
 	atomic_int mapped;     /* those, too */
+	atomic_int awaited;    /* and what scif_process_await() has counted */
 	/* and so do all, where timeouts don't tell of a peer that has gone */
 	atomic_bool patient;
 };
@@ -226,6 +231,12 @@ extern struct scif_process scif_process;
 /* Begin, and end, to need the short tick. */
 void scif_process_tick(void);
 void scif_process_untick(void);
+/*
+ * The long tick is needed until @since, when something was begun to be waited for, is
+ * 0 again. Both may be called twice.
+ */
+void scif_process_await(_Atomic uint64_t *since);
+void scif_process_had(_Atomic uint64_t *since);
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);
@@ -269,7 +280,7 @@ void scif_table_remove(struct scif_endpoint *ep);
  */
 void scif_table_doubt(void);
 /* After fork(), in the child: forget all. */
-void scif_table_abandon(int null);
+void scif_table_abandon(void);
 
 /* endpoint.c */
 scif_epd_t scif_endpoint_new(struct scif_endpoint **result);
@@ -279,6 +290,18 @@ void scif_endpoint_free(struct scif_endpoint *ep);
 static inline int scif_state(struct scif_endpoint *ep)
 {
 	return atomic_load_explicit(&ep->state, memory_order_acquire);
+}
+
+/* In a loop that waits for memory to change: leaves more to others. */
+static inline void scif_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" : : : "memory");
+#else
+	__asm__ volatile("" : : : "memory");
+#endif
 }
 
 /* Set errno and return -1. */

@@ -31,7 +31,7 @@ static const struct timespec nap = { .tv_nsec = 50000 };
 void scif_relax(unsigned int round)
 {
 	if (round < SPIN_ROUNDS)
-		__builtin_ia32_pause();
+		scif_pause();
 	else if (round < YIELD_ROUNDS)
 		sched_yield();
 	else
@@ -277,6 +277,9 @@ static void break_pair(struct scif_link *link, struct ibv_qp *qp)
 
 void scif_link_break(struct scif_link *link, bool all)
 {
+	uint64_t never = 0;
+
+	atomic_compare_exchange_strong(&link->broken, &never, scif_now_ms());
 	if (link->id && link->id->qp)
 		break_pair(link, link->id->qp);
 	if (link->rma_qp && all)

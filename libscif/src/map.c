@@ -5,8 +5,9 @@
  *
  * A part lives as long as the queue pair for copies on both sides, and the
  * region. So the owner is told of each and keeps them, also when the window is
- * unregistered and when the connection ends. When it has ended, the owner looks
- * from time to time if the peer's queue pair is there.
+ * unregistered and when the connection ends. When it has ended, a side that maps
+ * nothing any more writes so to the other from time to time. If that fails, the
+ * other's queue pair has gone, and its mappings with it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,8 +51,13 @@ static void count_less(struct scif_endpoint *ep, int count)
 	if (scif_state(ep) < SCIF_DISCONNECTED)
 		return;
 	scif_link_break(&ep->link, true);
-	if (scif_state(ep) == SCIF_CLOSED)
+	if (scif_state(ep) == SCIF_CLOSED) {
 		scif_table_remove(ep);
+		return;
+	}
+	/* There are no more ticks for the windows that went. */
+	scif_queue_poll(ep);
+	scif_windows_settle(ep);
 }
 
 void scif_map_peer_more(struct scif_endpoint *ep)
@@ -78,23 +84,45 @@ static bool has_mapping(struct scif_endpoint *ep)
 	return mapping;
 }
 
-/* An empty write tells if the peer's queue pair is still there. */
-void scif_map_tick(struct scif_endpoint *ep)
+/* Tell the peer that this side maps nothing; false if it is not there. */
+static bool tell_unmapped(struct scif_endpoint *ep)
 {
-	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
-	int maps = atomic_load(&ep->peer_maps);
+	const uint32_t unmapped = 1;
+	struct ibv_sge sge = { .length = sizeof(unmapped) };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = { .remote_addr = ep->link.peer_addr +
+					    offsetof(struct scif_shared,
+						     unmapped),
+			     .rkey = ep->link.peer_rkey },
+	};
 	bool idle;
 
-	if (!maps || scif_state(ep) < SCIF_DISCONNECTED || has_mapping(ep))
+	if (!scif_queue_poll(ep))
+		return false;
+	scif_queue_lock(ep->rma);
+	idle = ep->rma->posted == ep->rma->completed;
+	pthread_mutex_unlock(&ep->rma->op_lock);
+	return !idle || !scif_queue_post_value(ep, &wr, &unmapped);
+}
+
+/*
+ * After the connection. The two sides do not wait for each other: one says that it has
+ * unmapped all while the other's mappings, and with them the queue pairs, are there.
+ */
+void scif_map_tick(struct scif_endpoint *ep)
+{
+	int maps = atomic_load(&ep->peer_maps);
+
+	if (!maps || scif_state(ep) < SCIF_DISCONNECTED)
 		return;
-	if (scif_queue_poll(ep)) {
-		scif_queue_lock(ep->rma);
-		idle = ep->rma->posted == ep->rma->completed;
-		pthread_mutex_unlock(&ep->rma->op_lock);
-		if (!idle || !scif_queue_post(ep, &wr, NULL, SCIF_NOW))
-			return;
+	if (atomic_load(&ep->link.shared->unmapped) ||
+	    (!has_mapping(ep) && !tell_unmapped(ep))) {
+		scif_windows_unmapped(ep->rma);
+		scif_map_peer_less(ep, maps);
 	}
-	scif_map_peer_less(ep, maps);
 }
 
 static int tell(struct scif_endpoint *ep, uint32_t type, uint64_t id)

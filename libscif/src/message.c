@@ -75,7 +75,7 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 		}
 		/* Emulated processors take long over a pause. */
 		if (round >= FAST_ROUNDS)
-			__builtin_ia32_pause();
+			scif_pause();
 	}
 	if (atomic_load(&ep->hot)) {
 		scif_cool(ep, epd);

@@ -53,7 +53,7 @@ short scif_ready(struct scif_endpoint *ep)
 static short with_normal(short ready)
 {
 	return ready | (ready & POLLIN ? POLLRDNORM : 0) |
-	       (ready & POLLOUT ? POLLWRNORM : 0);
+	       (ready & POLLOUT ? POLLWRNORM | POLLWRBAND : 0);
 }
 
 /* What is so for all of them; how many have something. */
@@ -106,6 +106,17 @@ static int add_others(struct scif_pollepd *epds, const struct pollfd *fds,
 	return found;
 }
 
+/*
+ * How long to sleep, not after @end. And not for long: who sleeps keeps the files open,
+ * so that one that another thread closes meanwhile ends only after the next look.
+ */
+static int nap(uint64_t now, uint64_t end)
+{
+	if (now >= end)
+		return 0;
+	return end - now < SCIF_SLEEP_MS ? (int)(end - now) : SCIF_SLEEP_MS;
+}
+
 /* Here the thread may be cancelled: it has nothing but @fds. */
 static int sleep_on(struct pollfd *fds, unsigned int count, int wait,
 		    int cancel_state)
@@ -123,20 +134,12 @@ static int sleep_on(struct pollfd *fds, unsigned int count, int wait,
 static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
 		   unsigned int count, long timeout_ms, int cancel_state)
 {
-	uint64_t now = scif_now_ms();
-	uint64_t end = timeout_ms < 0 ? UINT64_MAX : now + timeout_ms;
-	int found, wait = 0;
+	uint64_t end = timeout_ms < 0 ? UINT64_MAX : scif_now_ms() + timeout_ms;
+	int found, wait;
 
 	for (;;) {
 		found = look(epds, fds, count);
-		now = scif_now_ms();
-		if (!found && now < end)
-			wait = end == UINT64_MAX ? -1 :
-			       end - now < (uint64_t)INT_MAX ?
-						   (int)(end - now) :
-						   INT_MAX;
-		else
-			wait = 0;
+		wait = found ? 0 : nap(scif_now_ms(), end);
 		if (sleep_on(fds, count, wait, cancel_state) < 0)
 			return -1;
 		found += add_others(epds, fds, count);

@@ -19,6 +19,7 @@
 #include "direct.h"
 #include "internal.h"
 #include "region.h"
+#include "rma.h"
 
 enum {
 	TICK_MS = 2,
@@ -161,6 +162,19 @@ void scif_process_untick(void)
 	atomic_fetch_sub(&scif_process.hot, 1);
 }
 
+void scif_process_await(_Atomic uint64_t *since)
+{
+	if (!atomic_exchange(since, scif_now_ms()) &&
+	    !atomic_fetch_add(&scif_process.awaited, 1))
+		scif_process_kick();
+}
+
+void scif_process_had(_Atomic uint64_t *since)
+{
+	if (atomic_exchange(since, 0))
+		atomic_fetch_sub(&scif_process.awaited, 1);
+}
+
 /* With the connections' lock: whom an event is for. */
 static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 {
@@ -277,6 +291,7 @@ static void tick(struct scif_endpoint *ep)
 		scif_chill(ep);
 	scif_connect_tick(ep);
 	scif_map_tick(ep);
+	scif_rma_tick(ep);
 }
 
 /* By one thread at a time: that one does what others come for, too. */
@@ -377,6 +392,7 @@ static int nap(void)
 		return TICK_MS;
 	return atomic_load(&scif_process.connecting) ||
 			       atomic_load(&scif_process.mapped) ||
+			       atomic_load(&scif_process.awaited) ||
 			       atomic_load(&scif_process.patient) ?
 		       LONG_TICK_MS :
 		       -1;
@@ -479,7 +495,6 @@ void scif_process_go_on(struct scif_endpoint *ep)
  */
 static void forget(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct scif_device *dev;
 
 	for (dev = scif_process.devices; dev; dev = dev->next) {
@@ -500,14 +515,25 @@ static void forget(void)
 	atomic_store(&scif_process.hot, 0);
 	atomic_store(&scif_process.connecting, 0);
 	atomic_store(&scif_process.mapped, 0);
+	atomic_store(&scif_process.awaited, 0);
 	atomic_store(&scif_process.patient, false);
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
 	scif_nodes_abandon();
 	scif_map_abandon();
 	scif_memory_abandon();
-	scif_table_abandon(null);
-	close(null);
+	scif_table_abandon();
+}
+
+/* librdmacm finds no device, and says that there is none, if it can open no file. */
+static int no_channel(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC);
+
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return ENODEV;
 }
 
 static int start(void)
@@ -517,7 +543,7 @@ static int start(void)
 
 	scif_process.cm = rdma_create_event_channel();
 	if (!scif_process.cm)
-		return ENODEV;
+		return no_channel();
 	scif_process.epoll = epoll_create1(EPOLL_CLOEXEC);
 	scif_process.epoll_cm = epoll_create1(EPOLL_CLOEXEC);
 	scif_process.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

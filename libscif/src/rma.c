@@ -11,7 +11,7 @@
 
 #include "rma.h"
 
-enum { LOOK_MS = 20 };
+enum { LOOK_MS = 20, SAY_MS = 1000 };
 
 int scif_rma_open(struct scif_endpoint *ep)
 {
@@ -47,6 +47,8 @@ void scif_rma_close(struct scif_endpoint *ep)
 
 	if (!rma)
 		return;
+	scif_process_had(&rma->heard);
+	scif_process_had(&rma->said);
 	scif_windows_close(rma);
 	scif_directory_close(rma);
 	while ((leftover = rma->leftovers)) {
@@ -247,6 +249,23 @@ static bool is_complete(struct scif_rma *rma, uint64_t posted)
 	return complete;
 }
 
+/* With the settle lock. A peer that hears nothing for long does not wait: closing.c. */
+static void settle_release(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+
+	if (scif_barrier_over(rma, &rma->release)) {
+		scif_process_had(&rma->said);
+		rma->releasing = false;
+		scif_reply(ep, 0, 0, rma->release_number);
+	} else if (!atomic_load(&rma->said)) {
+		scif_process_await(&rma->said);
+	} else if (scif_now_ms() >= atomic_load(&rma->said) + SAY_MS) {
+		atomic_store(&rma->said, scif_now_ms());
+		scif_reply(ep, 0, 0, 0);
+	}
+}
+
 /*
  * With the settle lock: what can be answered now? True if something remains
  * to wait for.
@@ -262,10 +281,8 @@ static bool settle(struct scif_endpoint *ep)
 		rma->waiting = false;
 		scif_reply(ep, rma->wait_tag, 0, 0);
 	}
-	if (rma->releasing && scif_barrier_over(rma, &rma->release)) {
-		rma->releasing = false;
-		scif_reply(ep, 0, 0, rma->release_number);
-	}
+	if (rma->releasing)
+		settle_release(ep);
 	scif_windows_settle(ep);
 	scif_queue_lock(rma);
 	remains = rma->waiting || rma->releasing || rma->closing;
@@ -282,4 +299,21 @@ void scif_rma_event(struct scif_endpoint *ep)
 	if (settle(ep) && !ibv_req_notify_cq(ep->link.rma_cq, 0))
 		settle(ep);
 	pthread_mutex_unlock(&ep->rma->settle_lock);
+}
+
+void scif_rma_tick(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma = ep->rma;
+	int state = scif_state(ep);
+
+	if (state < SCIF_CONNECTED || !rma)
+		return;
+	if (state == SCIF_CONNECTED && atomic_load(&rma->said))
+		scif_rma_event(ep);
+	if (atomic_load(&ep->maps) || atomic_load(&rma->heard))
+		scif_windows_tick(ep);
+	if (state == SCIF_CONNECTED)
+		return;
+	scif_process_had(&rma->said);
+	scif_process_had(&rma->heard);
 }

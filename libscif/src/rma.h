@@ -40,6 +40,7 @@ struct scif_closing {
 	struct scif_closing *next;
 	struct scif_window window;
 	struct scif_barrier own;
+	uint64_t since;	  /* ms */
 	uint64_t release; /* the peer's reply for this number ends its part */
 	bool released;
 	unsigned int maps; /* how often the peer has it mapped */
@@ -95,6 +96,7 @@ struct scif_rma {
 	uint64_t last_release;
 	uint64_t asked_release;
 	bool asking;
+	_Atomic uint64_t heard; /* ms, or 0: the peer's last word of that */
 	struct scif_dir_entry *dir;
 	unsigned int dir_room;
 	struct ibv_mr *dir_mr;
@@ -123,7 +125,8 @@ struct scif_rma {
 	struct scif_barrier release; /* for the peer's SCIF_RELEASE */
 	uint64_t release_number;
 	bool releasing;
-	uint64_t wait_posted; /* for the peer's SCIF_WAIT */
+	_Atomic uint64_t said; /* ms, or 0: that it is not over */
+	uint64_t wait_posted;  /* for the peer's SCIF_WAIT */
 	uint32_t wait_tag;
 	bool waiting;
 
@@ -146,6 +149,8 @@ struct scif_rma {
 /* rma.c */
 int scif_rma_open(struct scif_endpoint *ep);
 void scif_rma_close(struct scif_endpoint *ep);
+/* What takes its time; by the progress thread. */
+void scif_rma_tick(struct scif_endpoint *ep);
 /* A request or a reply of the peer; by the progress thread. */
 void scif_rma_message(struct scif_endpoint *ep,
 		      const struct scif_message *message);
@@ -167,12 +172,27 @@ int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 /* The one window that has @offset, or false; and how many went before. */
 bool scif_own_window(struct scif_rma *rma, uint64_t offset,
 		     struct scif_window *window, uint64_t *changes);
-/* Free closing windows that nobody uses any more. */
-void scif_windows_settle(struct scif_endpoint *ep);
-void scif_released(struct scif_endpoint *ep, uint64_t number);
 void scif_windows_close(struct scif_rma *rma);
 /* The peer maps or unmaps a window; 0 or ENXIO. */
 int scif_window_mapped(struct scif_endpoint *ep, uint64_t id, bool mapped);
+/* With the windows' lock: they are not used for what begins now. */
+void scif_windows_take_out(struct scif_rma *rma, unsigned int at,
+			   unsigned int count);
+/* Without that lock. */
+void scif_window_put_region(struct scif_rma *rma, struct scif_region *region);
+
+/* closing.c */
+/* With the windows' lock: so many are closing from now on. 0 or ENOMEM. */
+int scif_windows_end(struct scif_endpoint *ep, unsigned int first,
+		     unsigned int count);
+/* Free closing windows that nobody uses any more. */
+void scif_windows_settle(struct scif_endpoint *ep);
+/* The peer's reply to SCIF_RELEASE; 0: not yet. */
+void scif_released(struct scif_endpoint *ep, uint64_t number);
+/* The peer has none of them mapped any more. */
+void scif_windows_unmapped(struct scif_rma *rma);
+/* By the progress thread, while that can't be told by an event. */
+void scif_windows_tick(struct scif_endpoint *ep);
 
 /* directory.c */
 int scif_directory_publish(struct scif_endpoint *ep);

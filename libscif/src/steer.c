@@ -20,7 +20,7 @@
 
 #include "internal.h"
 
-enum { FILLER = 2048, FILLERS = 16, SLEEP_MS = 1000 };
+enum { FILLER = 2048, FILLERS = 16 };
 
 int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 {
@@ -202,7 +202,7 @@ int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
 	if (!scif_is_own(ep, epd))
 		ret = -EBADF;
 	else
-		ret = poll(&pollfd, 1, SLEEP_MS) < 0 ? -errno : 0;
+		ret = poll(&pollfd, 1, SCIF_SLEEP_MS) < 0 ? -errno : 0;
 	atomic_fetch_sub(&ep->sleepers, 1);
 	if (!ret && atomic_load(&ep->closes) != closes && !scif_is_own(ep, epd))
 		ret = -EBADF;

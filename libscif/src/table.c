@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -271,26 +272,37 @@ void scif_table_doubt(void)
 	pthread_mutex_unlock(&table_lock);
 }
 
+/* A file that is nobody's, also where there is no /dev. */
+static int open_nothing(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? eventfd(0, EFD_CLOEXEC) : fd;
+}
+
 /*
  * The numbers stay taken, so that nobody closes a stranger's descriptor. Those that
  * are strangers' already, because the endpoint outlives its descriptor, are theirs.
  */
-void scif_table_abandon(int null)
+void scif_table_abandon(void)
 {
 	struct scif_endpoint *ep;
-	int i;
+	int i, nothing;
 
 	pthread_mutex_init(&table_lock, NULL);
 	for (i = 0; i < BUCKETS; i++) {
 		for (; buckets[i]; buckets[i] = buckets[i]->next)
 			close(buckets[i]->steer.fd);
 	}
+	/* Now there is a number for it, if all that a process may have were taken. */
+	nothing = open_nothing();
 	for (i = 0; i < slot_count; i++) {
 		if (!scif_slot_of(i))
 			continue;
 		ep = atomic_load(&scif_slot_of(i)->ep);
-		if (ep && null >= 0 && scif_is_own(ep, i))
-			dup3(null, i, O_CLOEXEC);
+		if (ep && nothing >= 0 && scif_is_own(ep, i))
+			dup3(nothing, i, O_CLOEXEC);
 		set_slot(scif_slot_of(i), NULL);
 	}
+	close(nothing);
 }

@@ -104,7 +104,8 @@ static int insert(struct scif_rma *rma, const struct scif_window *window)
 	return 0;
 }
 
-static void take_out(struct scif_rma *rma, unsigned int at, unsigned int count)
+void scif_windows_take_out(struct scif_rma *rma, unsigned int at,
+			   unsigned int count)
 {
 	scif_queue_lock(rma);
 	rma->changes++;
@@ -157,7 +158,7 @@ static struct scif_region *share_region(struct scif_rma *rma, const void *addr,
 	return region;
 }
 
-static void put_region(struct scif_rma *rma, struct scif_region *region)
+void scif_window_put_region(struct scif_rma *rma, struct scif_region *region)
 {
 	struct scif_region **link = bucket(rma, region->addr);
 	bool last;
@@ -231,7 +232,7 @@ static int add_window(struct scif_endpoint *ep, struct scif_window *window,
 		return err;
 	err = scif_directory_publish(ep);
 	if (err)
-		take_out(rma, find(rma, window->offset), 1);
+		scif_windows_take_out(rma, find(rma, window->offset), 1);
 	return err;
 }
 
@@ -266,7 +267,7 @@ static int do_register(struct scif_endpoint *ep, void *addr, size_t length,
 	err = add_window(ep, &window, fixed);
 	pthread_mutex_unlock(&rma->lock);
 	if (err)
-		put_region(rma, window.region);
+		scif_window_put_region(rma, window.region);
 	*offset = window.offset;
 	return err;
 }
@@ -302,69 +303,6 @@ SCIF_EXPORT off_t scif_register(scif_epd_t epd, void *addr, size_t len,
 	return err ? SCIF_REGISTER_FAILED : offset;
 }
 
-/* With the windows' lock: the peer shall say when it is done with them. */
-static void ask_release(struct scif_endpoint *ep)
-{
-	struct scif_message message = { .type = SCIF_RELEASE };
-	struct scif_rma *rma = ep->rma;
-
-	if (rma->asking || rma->asked_release == rma->last_release ||
-	    scif_state(ep) != SCIF_CONNECTED)
-		return;
-	rma->asking = true;
-	rma->asked_release = rma->last_release;
-	message.args[0] = rma->asked_release;
-	if (scif_link_send(&ep->link, &message))
-		scif_lost(ep);
-}
-
-void scif_released(struct scif_endpoint *ep, uint64_t number)
-{
-	struct scif_rma *rma = ep->rma;
-	struct scif_closing *closing;
-
-	pthread_mutex_lock(&rma->lock);
-	if (rma->asking && number == rma->asked_release) {
-		rma->asking = false;
-		for (closing = rma->closing; closing; closing = closing->next)
-			if (closing->release <= number)
-				closing->released = true;
-		ask_release(ep);
-	}
-	pthread_mutex_unlock(&rma->lock);
-}
-
-static bool is_over(struct scif_endpoint *ep, struct scif_closing *closing)
-{
-	/* Without a connection the peer can use nothing. */
-	if (!closing->released && scif_state(ep) == SCIF_CONNECTED)
-		return false;
-	return !closing->maps && scif_barrier_over(ep->rma, &closing->own);
-}
-
-void scif_windows_settle(struct scif_endpoint *ep)
-{
-	struct scif_closing **link = &ep->rma->closing, *over = NULL, *one;
-
-	pthread_mutex_lock(&ep->rma->lock);
-	while (*link) {
-		one = *link;
-		if (!is_over(ep, one)) {
-			link = &one->next;
-			continue;
-		}
-		*link = one->next;
-		one->next = over;
-		over = one;
-	}
-	pthread_mutex_unlock(&ep->rma->lock);
-	while ((one = over)) {
-		over = one->next;
-		put_region(ep->rma, one->window.region);
-		free(one);
-	}
-}
-
 /* How many windows the range has; 0: ENXIO, below 0: it cuts one. */
 static int count_windows(const struct scif_rma *rma, uint64_t offset,
 			 uint64_t length, unsigned int first)
@@ -387,61 +325,16 @@ static int count_windows(const struct scif_rma *rma, uint64_t offset,
 	return hole || at != end ? 0 : (int)(i - first);
 }
 
-/* All of them, or NULL. */
-static struct scif_closing *make_closings(unsigned int count)
-{
-	struct scif_closing *list = NULL, *one;
-
-	while (count--) {
-		one = calloc(1, sizeof(*one));
-		if (!one)
-			goto free_list;
-		one->next = list;
-		list = one;
-	}
-	return list;
-free_list:
-	while ((one = list)) {
-		list = one->next;
-		free(one);
-	}
-	return NULL;
-}
-
 /* With the windows' lock. */
 static int remove_windows(struct scif_endpoint *ep, uint64_t offset,
 			  uint64_t length)
 {
-	struct scif_rma *rma = ep->rma;
-	unsigned int first = find(rma, offset), i;
-	int count = count_windows(rma, offset, length, first);
-	struct scif_closing *one, *list;
+	unsigned int first = find(ep->rma, offset);
+	int count = count_windows(ep->rma, offset, length, first);
 
 	if (count < 0)
 		return EINVAL;
-	if (!count)
-		return ENXIO;
-	list = make_closings(count);
-	if (!list)
-		return ENOMEM;
-	rma->last_release++;
-	for (i = 0; i < (unsigned int)count; i++) {
-		one = list;
-		list = one->next;
-		one->window = rma->windows[first + i];
-		one->maps = one->window.maps;
-		one->release = rma->last_release;
-		one->next = rma->closing;
-		rma->closing = one;
-	}
-	take_out(rma, first, i);
-	if (scif_state(ep) == SCIF_CONNECTED)
-		scif_directory_publish(ep);
-	for (one = rma->closing; one; one = one->next)
-		if (one->release == rma->last_release)
-			scif_barrier_set(rma, &one->own);
-	ask_release(ep);
-	return 0;
+	return count ? scif_windows_end(ep, first, count) : ENXIO;
 }
 
 static int do_unregister(struct scif_endpoint *ep, off_t offset, size_t len)
@@ -558,11 +451,11 @@ void scif_windows_close(struct scif_rma *rma)
 	unsigned int i;
 
 	for (i = 0; i < rma->count; i++)
-		put_region(rma, rma->windows[i].region);
+		scif_window_put_region(rma, rma->windows[i].region);
 	free(rma->windows);
 	while ((closing = rma->closing)) {
 		rma->closing = closing->next;
-		put_region(rma, closing->window.region);
+		scif_window_put_region(rma, closing->window.region);
 		free(closing);
 	}
 }

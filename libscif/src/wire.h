@@ -78,18 +78,20 @@ struct scif_shared {
 	uint32_t gap2[13];
 	uint64_t scratch; /* the peer's, for a value that it reads back */
 	struct scif_dir_head dir;
-	uint8_t gap3[4096 - 3 * 64 - 8 - sizeof(struct scif_dir_head)];
+	_Atomic uint32_t unmapped; /* not 0: the peer maps no window any more */
+	uint8_t gap3[4096 - 3 * 64 - 8 - sizeof(struct scif_dir_head) - 4];
 	uint8_t ring[SCIF_RING_BYTES];
 };
 
 enum scif_message_type {
 	SCIF_WAKE_DATA = 1,
 	SCIF_WAKE_ROOM,
-	SCIF_REPLY,   /* to the request with this tag */
-	SCIF_QUERY,   /* reply: how many RMAs you began */
-	SCIF_WAIT,    /* reply when your first args[0] RMAs are done */
-	SCIF_SIGNAL,  /* scif_fence_signal() for your RMAs */
-	SCIF_RELEASE, /* reply when you use no window before args[0] */
+	SCIF_REPLY,  /* to the request with this tag */
+	SCIF_QUERY,  /* reply: how many RMAs you began */
+	SCIF_WAIT,   /* reply when your first args[0] RMAs are done */
+	SCIF_SIGNAL, /* scif_fence_signal() for your RMAs */
+	/* Reply with args[0] when you use no window before that; until then with 0. */
+	SCIF_RELEASE,
 	SCIF_MAPPED,  /* I map the window args[0]; reply */
 	SCIF_UNMAPPED /* no longer; no reply */
 };

@@ -21,6 +21,7 @@
 #include "behaviour.h"
 #include "clock.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum { ATTEMPTS = 10 };
@@ -283,15 +284,6 @@ static bool gone_before_it_is_heard(void)
 	return ok;
 }
 
-/* The lowest number that is free. */
-static int next_number(void)
-{
-	int number = dup(0);
-
-	close(number);
-	return number;
-}
-
 /* The peer has begun to connect to @port; its endpoint. */
 static int peer_begins(uint16_t port)
 {
@@ -309,21 +301,18 @@ static int peer_begins(uint16_t port)
 static bool out_of_descriptors(void)
 {
 	int listener = scif_open(), new = -1, other;
-	struct rlimit limit, small;
 	struct scif_port_id port;
+	unsigned long limit;
 	bool ok;
 
 	port.port = scif_bind(listener, 0);
 	scif_listen(listener, 1);
 	other = peer_begins(port.port);
 	ok = shows(listener, POLLIN);
-	getrlimit(RLIMIT_NOFILE, &limit);
-	small = limit;
-	small.rlim_cur = next_number() + 1; /* an endpoint has two */
-	setrlimit(RLIMIT_NOFILE, &small);
+	limit = limit_descriptors(next_number() + 1); /* an endpoint has two */
 	ok = fails(scif_accept(listener, &port, &new, 0), EMFILE, "accept") &&
 	     ok;
-	setrlimit(RLIMIT_NOFILE, &limit);
+	limit_descriptors(limit);
 	ok = check(poll_now(listener) & POLLIN, "somebody still waits") &&
 	     succeeds(scif_accept(listener, &port, &new, 0), 0, "again") &&
 	     succeeds(scif_send(new, "abc", 3, 1), 3, "send") && ok;

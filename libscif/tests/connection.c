@@ -416,6 +416,37 @@ static bool nonblocking_connect(void)
 	return ok;
 }
 
+/* Who has given up, and has not closed, does not keep the listener waiting. */
+static bool given_up(void)
+{
+	struct peer_call call = { .op = PEER_CONNECT };
+	struct scif_port_id from;
+	int listener = scif_open(), new;
+	uint64_t begin;
+	bool ok;
+
+	call.port.node = own_node;
+	call.port.port = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	call.epd = peer_op_epd(PEER_OPEN, -1);
+	peer_op_epd(PEER_NONBLOCK, call.epd);
+	ok = peer_fails(&call, EINPROGRESS, "connect");
+	call.op = PEER_POLL;
+	call.flags = SCIF_POLLOUT;
+	call.length = 25000;
+	ok = succeeds(peer_do(&call), 1, "the peer's poll") && ok;
+	sleep_ms(300);
+	begin = now_ms();
+	ok = fails(scif_accept(listener, &from, &new, 0), EAGAIN, "accept") &&
+	     check(now_ms() - begin < 2500, "it took %llu ms",
+		   (unsigned long long)(now_ms() - begin)) &&
+	     ok;
+	call.op = PEER_CONNECT;
+	ok = peer_fails(&call, ENODEV, "the result") && ok;
+	close_pair(listener, call.epd);
+	return ok;
+}
+
 /* What the peer has sent is there, though it is gone before the result is read. */
 static bool connected_and_left(void)
 {
@@ -509,6 +540,7 @@ const struct behaviour connection_cases[] = {
 	{ 17, "connect leaves rand() alone", random_numbers_are_left },
 	{ 22, "connecting to one's own node", own_node_works },
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
+	{ 23, "a connect that was given up keeps nobody waiting", given_up },
 	{ 23, "connected, and the peer has left", connected_and_left },
 	{ 23, "connect under signals", connect_under_signals },
 	{ 0, NULL, NULL }

@@ -16,44 +16,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <arpa/inet.h>
-#include <rdma/rdma_cma.h>
-#include <rdma/rdma_verbs.h>
 
-#include "../src/wire.h"
 #include "clock.h"
+#include "liar.h"
 #include "pattern.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum {
-	PORT = 2700,
 	PAGE = 4096,
 	ACTIONS = 60,
 	CALLS = 12,
-	SENT = 1,
+	WINDOWS = 2,
+	MUCH = 12 << 20,
 	SILENT = 3,
 	UNSTEADY = 3,
-	NO_NODE = 7,
 	ANOTHER_NODE = 998,
 	MARKS = 50
 };
 
 static struct random_state dice;
-
-/* The liar's side. */
-struct liar {
-	struct rdma_event_channel *channel;
-	struct rdma_cm_id *id;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
-	struct ibv_mr *mr;
-	struct scif_hello theirs;
-	uint8_t *mem; /* a shared block, and more to show as directory */
-};
 
 static uint32_t odd_number(void)
 {
@@ -64,116 +51,6 @@ static uint32_t odd_number(void)
 
 	return random_below(&dice, 3) ? odd[random_below(&dice, 12)] :
 					(uint32_t)random_next(&dice);
-}
-
-static bool wait_event(struct liar *liar, enum rdma_cm_event_type type)
-{
-	struct rdma_cm_event *event;
-	bool ok;
-
-	if (rdma_get_cm_event(liar->channel, &event))
-		return false;
-	ok = check(event->event == type, "the liar gets %s, wants %s",
-		   rdma_event_str(event->event), rdma_event_str(type));
-	if (ok && type == RDMA_CM_EVENT_ESTABLISHED)
-		memcpy(&liar->theirs, event->param.conn.private_data,
-		       sizeof(liar->theirs));
-	rdma_ack_cm_event(event);
-	return ok;
-}
-
-static bool open_liar(struct liar *liar)
-{
-	struct ibv_qp_init_attr init = {
-		.cap = { 64, 64, 1, 1, 0 },
-		.qp_type = IBV_QPT_RC,
-	};
-
-	liar->mem = fresh_pages(16 * PAGE);
-	liar->pd = ibv_alloc_pd(liar->id->verbs);
-	liar->cq = ibv_create_cq(liar->id->verbs, 256, NULL, NULL, 0);
-	liar->mr = ibv_reg_mr(liar->pd, liar->mem, 16 * PAGE,
-			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-				      IBV_ACCESS_REMOTE_WRITE);
-	init.send_cq = liar->cq;
-	init.recv_cq = liar->cq;
-	return liar->mr && !rdma_create_qp(liar->id, liar->pd, &init);
-}
-
-static void post_receives(struct liar *liar)
-{
-	struct ibv_sge sge = { (uintptr_t)liar->mem + 15 * PAGE, 64,
-			       liar->mr->lkey };
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-	int i;
-
-	for (i = 0; i < 32; i++)
-		ibv_post_recv(liar->id->qp, &wr, &bad);
-}
-
-/* Find the way to the victim. */
-static bool reach(struct liar *liar, const char *address)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET,
-				  .sin_port = htons(PORT) };
-
-	inet_pton(AF_INET, address, &to.sin_addr);
-	liar->channel = rdma_create_event_channel();
-	return !rdma_create_id(liar->channel, &liar->id, NULL, RDMA_PS_TCP) &&
-	       !rdma_resolve_addr(liar->id, NULL, (struct sockaddr *)&to,
-				  2000) &&
-	       wait_event(liar, RDMA_CM_EVENT_ADDR_RESOLVED) &&
-	       !rdma_resolve_route(liar->id, 2000) &&
-	       wait_event(liar, RDMA_CM_EVENT_ROUTE_RESOLVED);
-}
-
-static bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience)
-{
-	struct rdma_conn_param param = { .responder_resources = 4,
-					 .initiator_depth = 4,
-					 .retry_count = 7,
-					 .qp_num = hello->rma_qpn };
-
-	hello->magic = SCIF_MAGIC;
-	hello->protocol = SCIF_PROTOCOL;
-	hello->port = 7;
-	param.private_data = hello;
-	param.private_data_len = sizeof(*hello);
-	rdma_set_option(liar->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
-			&patience, sizeof(patience));
-	return !rdma_connect(liar->id, &param);
-}
-
-/* A connection to the victim; the QP for copies leads nowhere. */
-static bool connect_liar(struct liar *liar, const char *address)
-{
-	struct scif_hello hello = { .node = NO_NODE };
-
-	if (!reach(liar, address) || !open_liar(liar))
-		return false;
-	post_receives(liar);
-	hello.rma_qpn = liar->id->qp->qp_num;
-	hello.shared_addr = (uintptr_t)liar->mem;
-	hello.shared_rkey = liar->mr->rkey;
-	/* A victim that had enough does not answer: 17 ms, several times. */
-	return greet(liar, &hello, 12) &&
-	       wait_event(liar, RDMA_CM_EVENT_ESTABLISHED);
-}
-
-/*
- * No queue pair is there, with a number that no other attempt has; and the victim
- * shall wait for it for hours.
- */
-static bool connect_silent(struct liar *liar, const char *address,
-			   unsigned int number)
-{
-	struct scif_hello hello = { .node = NO_NODE,
-				    .rma_qpn = 0xabcd00 + number,
-				    .shared_rkey = 1 };
-
-	return reach(liar, address) && greet(liar, &hello, 31) &&
-	       wait_event(liar, RDMA_CM_EVENT_CONNECT_RESPONSE) &&
-	       !rdma_establish(liar->id);
 }
 
 /* Who says that it is a node with another address is refused. */
@@ -192,46 +69,6 @@ static bool is_refused(const char *address)
 	return ok;
 }
 
-static void close_liar(struct liar *liar)
-{
-	rdma_disconnect(liar->id);
-	rdma_destroy_qp(liar->id);
-	ibv_dereg_mr(liar->mr);
-	ibv_destroy_cq(liar->cq);
-	ibv_dealloc_pd(liar->pd);
-	rdma_destroy_id(liar->id);
-	rdma_destroy_event_channel(liar->channel);
-}
-
-/* False when the victim has had enough. */
-static bool post(struct liar *liar, enum ibv_wr_opcode opcode, uint32_t length,
-		 uint64_t place)
-{
-	struct ibv_sge sge = { (uintptr_t)liar->mem + 14 * PAGE, length,
-			       liar->mr->lkey };
-	struct ibv_send_wr wr = { .wr_id = SENT,
-				  .sg_list = &sge,
-				  .num_sge = 1,
-				  .opcode = opcode,
-				  .send_flags = IBV_SEND_SIGNALED },
-			   *bad;
-	uint64_t end = now_ms() + 1000;
-	unsigned int round = 0;
-	struct ibv_wc wc;
-
-	wr.wr.rdma.remote_addr = liar->theirs.shared_addr + place;
-	wr.wr.rdma.rkey = liar->theirs.shared_rkey;
-	if (ibv_post_send(liar->id->qp, &wr, &bad))
-		return false;
-	/* rxe may retry for ever what a broken queue pair does not answer. */
-	while (ibv_poll_cq(liar->cq, 1, &wc) <= 0 || wc.wr_id != SENT) {
-		if (now_ms() > end)
-			return false;
-		relax(round++);
-	}
-	return wc.status == IBV_WC_SUCCESS;
-}
-
 static bool lie_in_ring(struct liar *liar)
 {
 	static const uint16_t words[] = {
@@ -245,7 +82,7 @@ static bool lie_in_ring(struct liar *liar)
 	};
 	uint32_t value = odd_number();
 
-	memcpy(liar->mem + 14 * PAGE, &value, sizeof(value));
+	memcpy(liar->said, &value, sizeof(value));
 	return post(liar, IBV_WR_RDMA_WRITE, 4, words[random_below(&dice, 7)]);
 }
 
@@ -260,7 +97,7 @@ static bool lie_in_message(struct liar *liar)
 			  random_next(&dice), odd_number(), odd_number() },
 	};
 
-	memcpy(liar->mem + 14 * PAGE, &message, sizeof(message));
+	memcpy(liar->said, &message, sizeof(message));
 	return post(liar, IBV_WR_SEND,
 		    random_below(&dice, 8) ? sizeof(message) :
 					     random_below(&dice, 64),
@@ -319,18 +156,18 @@ static bool lie_for_long(struct liar *liar, const char *address)
 	struct scif_shared *shared;
 	bool ok;
 
-	if (!connect_liar(liar, address))
+	if (!connect_liar(liar, address, false))
 		return false;
 	shared = (struct scif_shared *)liar->mem;
 	shared->dir.count = 100;
 	shared->dir.addr = (uintptr_t)liar->mem + 2 * PAGE;
 	shared->dir.rkey = liar->mr->rkey;
 	atomic_store(&shared->dir.begin, gen);
-	memcpy(liar->mem + 14 * PAGE, &gen, sizeof(gen));
+	memcpy(liar->said, &gen, sizeof(gen));
 	ok = check(post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
 			offsetof(struct scif_shared, dir_gen)),
 		   "the number of the directory");
-	memcpy(liar->mem + 14 * PAGE, &message, sizeof(message));
+	memcpy(liar->said, &message, sizeof(message));
 	ok = ok &&
 	     check(post(liar, IBV_WR_SEND, sizeof(message), 0), "a request") &&
 	     wait_event(liar, RDMA_CM_EVENT_DISCONNECTED);
@@ -338,7 +175,74 @@ static bool lie_for_long(struct liar *liar, const char *address)
 	return ok;
 }
 
-static int lie(const char *address, unsigned int rounds, int go)
+/* The victim's two windows, when they are there. */
+static bool find_windows(struct liar *liar, struct scif_dir_entry *entries)
+{
+	const struct scif_dir_head *head = (void *)liar->said;
+	uint64_t end = deadline();
+
+	do {
+		if (now_ms() > end ||
+		    !post(liar, IBV_WR_RDMA_READ, sizeof(*head),
+			  offsetof(struct scif_shared, dir)))
+			return false;
+	} while (head->count != WINDOWS ||
+		 atomic_load(&head->begin) != atomic_load(&head->end));
+	if (!post_on(liar, liar->id->qp, IBV_WR_RDMA_READ,
+		     WINDOWS * sizeof(*entries), head->addr, head->rkey))
+		return false;
+	memcpy(entries, liar->said, WINDOWS * sizeof(*entries));
+	return true;
+}
+
+/* Map a window, as far as the victim knows, which may say that nobody can. */
+static bool map_window(struct liar *liar, uint64_t id)
+{
+	struct scif_message message = { .type = SCIF_MAPPED, .tag = 1 };
+	const volatile struct scif_message *heard = liar->heard;
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	message.args[0] = id;
+	memcpy(liar->said, &message, sizeof(message));
+	if (!post(liar, IBV_WR_SEND, sizeof(message), 0))
+		return false;
+	while ((heard->type != SCIF_REPLY || heard->tag != 1) && now_ms() < end)
+		relax(round++);
+	return now_ms() < end;
+}
+
+/*
+ * Hold on to the victim's windows: with the first mapped, or with no answer to
+ * SCIF_RELEASE. When the victim has been told by @tell to let the other go, write to
+ * that one until it is refused.
+ */
+static bool hold_on(const char *address, bool maps, int tell)
+{
+	struct scif_dir_entry windows[WINDOWS] = { 0 };
+	uint64_t end;
+	struct liar liar;
+	bool ok;
+
+	if (!connect_liar(&liar, address, true))
+		return false;
+	ok = check(find_windows(&liar, windows), "the victim's windows") &&
+	     check(!maps || map_window(&liar, windows[0].id), "mapping one") &&
+	     check(post_on(&liar, liar.copies, IBV_WR_RDMA_WRITE, 8,
+			   windows[1].addr, windows[1].rkey),
+		   "writing to the other");
+	ok = write(tell, "", 1) == 1 && ok;
+	end = deadline();
+	while (ok && post_on(&liar, liar.copies, IBV_WR_RDMA_WRITE, 8,
+			     windows[1].addr, windows[1].rkey)) {
+		ok = check(now_ms() < end, "it is not refused");
+		sleep_ms(50);
+	}
+	close_liar(&liar);
+	return write(tell, ok ? "y" : "n", 1) == 1 && ok;
+}
+
+static int lie(const char *address, unsigned int rounds, int go, int tell)
 {
 	struct liar liar;
 	unsigned int i, j;
@@ -351,7 +255,7 @@ static int lie(const char *address, unsigned int rounds, int go)
 		return 1;
 	for (i = 0; i < rounds; i++) {
 		/* one that the victim did not wait for */
-		if (!connect_liar(&liar, address))
+		if (!connect_liar(&liar, address, false))
 			continue;
 		for (j = 0; j < ACTIONS && lie_once(&liar); j++)
 			;
@@ -360,6 +264,8 @@ static int lie(const char *address, unsigned int rounds, int go)
 	for (i = 0; i < UNSTEADY; i++)
 		if (!lie_for_long(&liar, address))
 			return 1;
+	if (!hold_on(address, false, tell) || !hold_on(address, true, tell))
+		return 1;
 	for (i = 0; i < SILENT; i++)
 		if (!connect_silent(&liar, address, i))
 			return 1;
@@ -436,6 +342,50 @@ static bool survives_lies(int listener, int own, int other, uint8_t *mem,
 	believe(epd, mem);
 	ok = healthy(own, other);
 	scif_close(epd);
+	return ok;
+}
+
+static bool is_told(int told, char what)
+{
+	char byte = '?';
+
+	return check(becomes_readable(told) && read(told, &byte, 1) == 1 &&
+			     byte == what,
+		     "the liar says %d", byte);
+}
+
+/*
+ * The one that holds on to windows: by @closes, or by scif_unregister(), the large one
+ * goes after a while all the same.
+ */
+static bool meets_holder(int listener, int told, bool closes)
+{
+	uint8_t *mem = fresh_pages(MUCH), *page = fresh_pages(PAGE);
+	struct scif_port_id from;
+	size_t before;
+	int epd;
+	bool ok;
+
+	if (!shows(listener, POLLIN) ||
+	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
+		return false;
+	before = pinned();
+	ok = succeeds(scif_register(epd, mem, MUCH, PAGE, 3, SCIF_MAP_FIXED),
+		      PAGE, "much") &&
+	     succeeds(scif_register(epd, page, PAGE, 0, 3, SCIF_MAP_FIXED), 0,
+		      "a page") &&
+	     is_told(told, '\0');
+	if (closes)
+		scif_close(epd);
+	else
+		ok = succeeds(scif_unregister(epd, PAGE, MUCH), 0,
+			      "unregister") &&
+		     ok;
+	ok = ok && is_told(told, 'y') && unpins(before + MUCH / 2);
+	if (!closes)
+		scif_close(epd);
+	munmap(mem, MUCH);
+	munmap(page, PAGE);
 	return ok;
 }
 
@@ -540,7 +490,7 @@ static bool survives_silence(int listener, int own, int other, bool *served)
 int main(int argc, char **argv)
 {
 	unsigned int rounds = argc > 5 ? atoi(argv[5]) : 20, i, believed = 0;
-	int listener, own, other, status, go[2];
+	int listener, own, other, status, go[2], told[2];
 	uint8_t *mem;
 	pid_t child;
 	bool ok = true, served = false, busy = false;
@@ -553,19 +503,19 @@ int main(int argc, char **argv)
 	peer_node = atoi(argv[3]);
 	peer_start();
 	/* A process of its own, from before the library was used here. */
-	if (pipe2(go, O_CLOEXEC))
+	if (pipe2(go, O_CLOEXEC) || pipe2(told, O_CLOEXEC))
 		bail("pipe");
 	fflush(stdout);
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(lie(argv[4], rounds, go[0]));
+		_exit(lie(argv[4], rounds, go[0], told[1]));
 	}
 	mem = fresh_pages(PAGE);
 	random_seed(&dice, 78);
 	connect_pair(&own, &other);
 	listener = scif_open();
-	if (scif_bind(listener, PORT) < 0 || scif_listen(listener, 4))
+	if (scif_bind(listener, LIAR_PORT) < 0 || scif_listen(listener, 4))
 		bail("listen: %s", strerror(errno));
 	if (write(go[1], "", 1) != 1)
 		bail("pipe");
@@ -577,6 +527,11 @@ int main(int argc, char **argv)
 	ok = ok && survives_unsteadiness(listener, own, &busy);
 	tap_ok(ok, "a directory that is always about to change is none");
 	tap_ok(busy, "while it is looked at, others are served");
+	ok = ok && meets_holder(listener, told[0], false);
+	tap_ok(ok, "a peer that releases no window keeps none for long");
+	ok = ok && meets_holder(listener, told[0], true) && healthy(own, other);
+	tap_ok(ok,
+	       "a peer that maps a window keeps no other when that is closed");
 	tap_ok(ok && survives_silence(listener, own, other, &served),
 	       "a peer that does not answer is gone after a while");
 	tap_ok(served, "meanwhile others are served");

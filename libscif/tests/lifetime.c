@@ -3,12 +3,15 @@
  * Nodes, and how endpoints end.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -18,6 +21,7 @@
 #include "behaviour.h"
 #include "clock.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 static bool node_numbers(void)
@@ -237,6 +241,108 @@ static bool ends_by_kill(void)
 	return ends(PEER_OPEN, "SIGKILL");
 }
 
+/* A thread that looks at one endpoint until something happens. */
+struct looker {
+	int epd;
+	short shown;
+	pthread_t thread;
+};
+
+static void *look_for_ever(void *argument)
+{
+	struct looker *looker = argument;
+	struct scif_pollepd entry = { looker->epd, SCIF_POLLIN, 0 };
+
+	scif_poll(&entry, 1, -1);
+	looker->shown = entry.revents;
+	return NULL;
+}
+
+/* @epd under a number that nothing else takes. */
+static void begin_to_look(struct looker *looker, int epd)
+{
+	looker->epd = fcntl(epd, F_DUPFD_CLOEXEC, 100);
+	scif_close(epd);
+	pthread_create(&looker->thread, NULL, look_for_ever, looker);
+	sleep_ms(300);
+}
+
+static bool ends_looked_at(void)
+{
+	struct peer_call call = { .op = PEER_RECV, .flags = 1, .length = 1 };
+	struct looker looker;
+	bool ok;
+	int own;
+
+	connect_pair(&own, &call.epd);
+	begin_to_look(&looker, own);
+	scif_close(looker.epd);
+	ok = peer_fails(&call, ECONNRESET, "the peer's recv");
+	pthread_join(looker.thread, NULL);
+	peer_op_epd(PEER_CLOSE, call.epd);
+	return check(looker.shown == SCIF_POLLNVAL, "scif_poll shows 0x%x",
+		     looker.shown) &&
+	       ok;
+}
+
+static bool listener_ends_looked_at(void)
+{
+	int first = scif_open(), next = scif_open(), port;
+	uint64_t end = deadline();
+	struct looker looker;
+
+	port = scif_bind(first, 0);
+	scif_listen(first, 1);
+	begin_to_look(&looker, first);
+	scif_close(looker.epd);
+	while (scif_bind(next, port) < 0 && errno == EINVAL && now_ms() < end)
+		sleep_ms(20);
+	scif_close(next);
+	next = scif_open();
+	if (!succeeds(scif_bind(next, port), port, "the port is free"))
+		return false;
+	pthread_join(looker.thread, NULL);
+	scif_close(next);
+	return check(looker.shown == SCIF_POLLNVAL, "scif_poll shows 0x%x",
+		     looker.shown);
+}
+
+/* All threads of this process, to one processor or to any. */
+static void run_on(const cpu_set_t *set)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (atoi(entry->d_name))
+			sched_setaffinity(atoi(entry->d_name), sizeof(*set),
+					  set);
+	if (dir)
+		closedir(dir);
+}
+
+/* The library's thread notices the close, too, and may be there first. */
+static bool port_is_free_at_once(void)
+{
+	enum { PORT = 2600, CLOSES = 1000 };
+	cpu_set_t all, one;
+	bool ok = true;
+	int epd, i;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	run_on(&one);
+	for (i = 0; i < CLOSES && ok; i++) {
+		epd = scif_open();
+		ok = succeeds(scif_bind(epd, PORT), PORT, "bind") &&
+		     succeeds(scif_listen(epd, 1), 0, "listen");
+		scif_close(epd);
+	}
+	run_on(&all);
+	return check(ok, "after %d times", i);
+}
+
 /* A call that waits for something that will not come. */
 struct waiter {
 	int epd;
@@ -361,8 +467,19 @@ static bool ends_untold(void)
 	return ok;
 }
 
+/* The child has all the descriptors that it may have. */
+static pid_t fork_when_full(void)
+{
+	unsigned long limit = limit_descriptors(next_number());
+	pid_t child = fork();
+
+	if (child)
+		limit_descriptors(limit);
+	return child;
+}
+
 /* A child that lives on does not keep the parent's connections. */
-static bool fork_keeps_nothing(void)
+static bool child_keeps_nothing(bool full)
 {
 	int own, other, pipes[2];
 	pid_t child;
@@ -372,7 +489,7 @@ static bool fork_keeps_nothing(void)
 	connect_pair(&own, &other);
 	if (pipe2(pipes, O_CLOEXEC))
 		return check(false, "pipe");
-	child = fork();
+	child = full ? fork_when_full() : fork();
 	if (!child) {
 		close(pipes[1]);
 		if (scif_send(own, "x", 1, 0) != -1)
@@ -390,6 +507,16 @@ static bool fork_keeps_nothing(void)
 	peer_op_epd(PEER_CLOSE, other);
 	return check(WIFEXITED(own) && !WEXITSTATUS(own), "child 0x%x", own) &&
 	       ok;
+}
+
+static bool fork_keeps_nothing(void)
+{
+	return child_keeps_nothing(false);
+}
+
+static bool full_fork_keeps_nothing(void)
+{
+	return child_keeps_nothing(true);
 }
 
 /* Another program that this one starts, without its knowing, has no descriptors. */
@@ -423,12 +550,20 @@ const struct behaviour lifetime_cases[] = {
 	{ 55, "dup: the last close ends it", duplicates },
 	{ 55, "a number that a stranger has now", stranger_is_left_alone },
 	{ 56, "the end by close: HUP, ECONNRESET", ends_by_close },
+	{ 56, "the end while scif_poll waits: NVAL, ECONNRESET",
+	  ends_looked_at },
+	{ 56, "a listener's end while scif_poll waits",
+	  listener_ends_looked_at },
+	{ 56, "a port is free when its endpoint is closed",
+	  port_is_free_at_once },
 	{ 56, "the end by exit: HUP, ECONNRESET", ends_by_exit },
 	{ 56, "the end by SIGKILL: HUP, ECONNRESET", ends_by_kill },
 	{ 56, "the end while calls wait: ECONNRESET", ends_waits },
 	{ 56, "the end for who has other credentials: HUP, ECONNRESET",
 	  ends_untold },
 	{ 56, "a forked child keeps nothing", fork_keeps_nothing },
+	{ 56, "a child that can open nothing keeps nothing",
+	  full_fork_keeps_nothing },
 	{ 56, "another program keeps nothing", program_keeps_nothing },
 	{ 0, NULL, NULL }
 };

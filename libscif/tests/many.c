@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "pattern.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum {
@@ -237,21 +238,32 @@ static bool many_threads(void)
 
 static bool no_descriptors(void)
 {
-	struct rlimit limit, small;
 	int one = scif_open(), other = scif_open();
+	unsigned long limit = limit_descriptors(other + 2);
 	bool ok;
 
-	getrlimit(RLIMIT_NOFILE, &limit);
-	small = limit;
-	small.rlim_cur = other + 2;
-	setrlimit(RLIMIT_NOFILE, &small);
 	ok = fails(scif_open(), EMFILE, "open");
-	setrlimit(RLIMIT_NOFILE, &limit);
+	limit_descriptors(limit);
 	scif_close(one);
 	scif_close(other);
 	one = scif_open();
 	ok = check(one >= 0, "open again") && ok;
 	scif_close(one);
+	return ok;
+}
+
+/* Not even for what a process opens once; and then there are. */
+static bool no_descriptors_at_first(void)
+{
+	unsigned long limit = limit_descriptors(next_number());
+	int epd;
+	bool ok;
+
+	ok = fails(scif_open(), EMFILE, "the first open");
+	limit_descriptors(limit);
+	epd = scif_open();
+	ok = check(epd >= 0, "open again: %s", strerror(errno)) && ok;
+	scif_close(epd);
 	return ok;
 }
 
@@ -329,6 +341,34 @@ static bool unmap_and_close(void)
 	return returns_to(before) && ok;
 }
 
+/* Each side maps a window of the other's, and unmaps it when both have closed. */
+static bool map_each_other(void)
+{
+	unsigned int before = count_descriptors();
+	struct peer_call call = { .length = PAGE, .prot = RW };
+	uint8_t *mem = fresh_pages(PAGE);
+	void *here;
+	bool ok = true;
+	int own, i;
+
+	for (i = 0; i < ROUNDS && ok; i++) {
+		connect_pair(&own, &call.epd);
+		scif_register(own, mem, PAGE, 0, RW, SCIF_MAP_FIXED);
+		peer_register(call.epd, 0, PAGE, 0, RW, SCIF_MAP_FIXED);
+		here = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+		call.op = PEER_MMAP;
+		call.local = peer_do(&call);
+		ok = check(here != SCIF_MMAP_FAILED && call.ret != -1,
+			   "mmap: %s, the peer's: %s", strerror(errno),
+			   strerror(call.error));
+		close_pair(own, call.epd);
+		call.op = PEER_MUNMAP;
+		ok = ok && succeeds(scif_munmap(here, PAGE), 0, "munmap") &&
+		     succeeds(peer_do(&call), 0, "the peer's munmap");
+	}
+	return returns_to(before) && ok;
+}
+
 /*
  * Both sides close at the same time, with bytes to receive, and no room to
  * send: of this one's two ways to notice, one must.
@@ -367,14 +407,18 @@ int main(int argc, char **argv)
 	own_node = atoi(argv[2]);
 	peer_node = atoi(argv[3]);
 	peer_start();
+	tap_ok(no_descriptors_at_first(),
+	       "out of descriptors at first: EMFILE");
 	tap_ok(killed_peer(PEER_SEND, "killed in send"),
 	       "the peer is killed in a blocked send");
 	tap_ok(killed_peer(PEER_RECV, "killed in recv"),
 	       "the peer is killed in a blocked receive");
 	tap_ok(no_descriptors(), "out of descriptors: EMFILE");
 	tap_ok(close_together(), "both sides close at the same time");
-	if (getenv("SCIF_TEST_MAPS"))
+	if (getenv("SCIF_TEST_MAPS")) {
 		tap_ok(unmap_and_close(), "the peer unmaps, and this closes");
+		tap_ok(map_each_other(), "both sides close, and then unmap");
+	}
 	tap_ok(many_threads(), "%d senders and more on one endpoint", SENDERS);
 	tap_ok(many_endpoints(pairs), "%d endpoints in one process",
 	       2 * pairs + 1);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "behaviour.h"
 #include "clock.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum {
@@ -205,6 +207,78 @@ static bool unregister_mapped(void)
 	} while (offset < 0 && errno == EADDRINUSE && now_ms() < end);
 	ok = succeeds(offset, 0, "register after the last munmap") && ok;
 	close_pair(own, other);
+	return ok;
+}
+
+enum { MUCH = 12 << 20, LITTLE = 16 * PAGE };
+
+/* The peer maps a page at @offset; its address, in @call. */
+static bool peer_maps(struct peer_call *call, off_t offset)
+{
+	call->op = PEER_MMAP;
+	call->length = PAGE;
+	call->prot = RW;
+	call->remote = offset;
+	call->local = peer_do(call);
+	return check(call->ret != -1, "the peer's mmap: %s",
+		     strerrorname_np(call->error));
+}
+
+/* The peer has died, and has unmapped nothing. */
+static bool unregister_after_death(void)
+{
+	struct peer_call call = { .flags = 0 };
+	uint8_t *mem = fresh_pages(MUCH);
+	size_t before;
+	int own;
+	bool ok;
+
+	connect_pair(&own, &call.epd);
+	before = pinned();
+	ok = succeeds(scif_register(own, mem, MUCH, 0, RW, FIXED), 0,
+		      "register") &&
+	     peer_maps(&call, PAGE);
+	peer_kill();
+	ok = shows(own, POLLHUP) &&
+	     succeeds(scif_unregister(own, 0, MUCH), 0, "unregister") &&
+	     unpins(before + LITTLE) && ok;
+	scif_close(own);
+	munmap(mem, MUCH);
+	return ok;
+}
+
+/* What the peer has mapped stays, and not the window beside it. */
+static bool close_keeps_mapped(void)
+{
+	uint8_t *mem = fresh_pages(MUCH), *page = fresh_pages(PAGE);
+	struct peer_call call = { .flags = 0 };
+	const uint64_t value = 0x123456789;
+	size_t before;
+	int own;
+	bool ok;
+
+	connect_pair(&own, &call.epd);
+	before = pinned();
+	ok = succeeds(scif_register(own, page, PAGE, 0, RW, FIXED), 0,
+		      "page") &&
+	     succeeds(scif_register(own, mem, MUCH, PAGE, RW, FIXED), PAGE,
+		      "much") &&
+	     peer_maps(&call, 0);
+	scif_close(own);
+	ok = ok && unpins(before + LITTLE);
+	call.op = PEER_STORE;
+	call.length = sizeof(value);
+	memcpy(call.data, &value, sizeof(value));
+	peer_do(&call);
+	ok = check(!memcmp(page, &value, sizeof(value)),
+		   "it is still mapped") &&
+	     ok;
+	call.op = PEER_MUNMAP;
+	call.length = PAGE;
+	ok = succeeds(peer_do(&call), 0, "munmap") && unpins(before) && ok;
+	peer_op_epd(PEER_CLOSE, call.epd);
+	munmap(mem, MUCH);
+	munmap(page, PAGE);
 	return ok;
 }
 
@@ -441,9 +515,12 @@ const struct behaviour mapping_cases[] = {
 
 const struct behaviour mapped_cases[] = {
 	{ 41, "unregister what the peer has mapped", unregister_mapped },
+	{ 41, "unregister what a peer had mapped that died",
+	  unregister_after_death },
 	{ 49, "mmap: at fixed addresses", fixed_address },
 	{ 49, "mmap: shared, not inherited, survives one's close", shared },
 	{ 49, "mmap: survives the peer's close", survives_peer },
+	{ 49, "mmap: the peer's close keeps nothing else", close_keeps_mapped },
 	{ 49, "mmap: messages from and to it", messages },
 	{ 49, "mmap: what is read goes there", copied_to },
 	{ 49, "mmap: the closed one's number in a child", stranger_in_child },

@@ -14,8 +14,7 @@
 enum {
 	LARGE = 40, /* pages: more than the library's buffer has */
 	TOGETHER = 6,
-	BAD_ADDRESS = -PAGE,
-	HINTS = SCIF_RMA_USECPU | SCIF_RMA_USECACHE | SCIF_RMA_ORDERED
+	BAD_ADDRESS = -PAGE
 };
 
 const struct window *window_at(const struct side *side, unsigned int page)

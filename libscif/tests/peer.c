@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -434,18 +433,6 @@ void peer_peek(int64_t place, void *bytes, uint64_t length)
 		peer_do(&call);
 		memcpy((uint8_t *)bytes + done, call.data, part);
 	}
-}
-
-unsigned int count_descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int count = 0;
-
-	while (dir && readdir(dir))
-		count++;
-	if (dir)
-		closedir(dir);
-	return count;
 }
 
 uint8_t *fresh_pages(size_t length)

@@ -77,8 +77,6 @@ void peer_end(void);
 void peer_kill(void);
 /* It does not get any further; it can only be killed. */
 void peer_stop(void);
-/* How many descriptors this process has. */
-unsigned int count_descriptors(void);
 
 /* What the peer does: calls from @socket until it ends. Does not return. */
 void peer_main(int socket);

@@ -303,6 +303,9 @@ static bool normal_data(void)
 	entry.events = POLLWRNORM;
 	ok = ok && succeeds(scif_poll(&entry, 1, -1), 1, "room") &&
 	     check(entry.revents == POLLWRNORM, "0x%x", entry.revents);
+	entry.events = POLLWRBAND;
+	ok = ok && succeeds(scif_poll(&entry, 1, -1), 1, "room, in its band") &&
+	     check(entry.revents == POLLWRBAND, "0x%x", entry.revents);
 	close_pair(own, other);
 	return ok;
 }
@@ -314,7 +317,7 @@ const struct behaviour readiness_cases[] = {
 	{ 32, "other states: ERR", other_states },
 	{ 33, "poll, scif_poll and epoll wake", sleepers },
 	{ 33, "scif_poll with other descriptors", poll_arguments },
-	{ 33, "scif_poll for RDNORM and WRNORM", normal_data },
+	{ 33, "scif_poll for RDNORM, WRNORM and WRBAND", normal_data },
 	{ 33, "scif_poll with bad entries: EFAULT", bad_entries },
 	{ 0, NULL, NULL }
 };

@@ -7,7 +7,6 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +18,7 @@
 #include "clock.h"
 #include "pattern.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum {
@@ -96,21 +96,6 @@ static bool register_fixed(void)
 	close_pair(own, other);
 	munmap(mem, 4 * PAGE);
 	return ok;
-}
-
-/* Memory of this process that devices hold. */
-static size_t pinned(void)
-{
-	FILE *file = fopen("/proc/self/status", "re");
-	unsigned long kib = 0;
-	char line[128];
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmPin: %lu", &kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kib << 10;
 }
 
 struct locking {
@@ -304,8 +289,6 @@ static bool close_releases(void)
 {
 	const size_t bytes = 12 << 20;
 	uint8_t *mem = fresh_pages(bytes);
-	uint64_t end = deadline();
-	unsigned int round = 0;
 	int own, other;
 	size_t before;
 	off_t offset;
@@ -318,11 +301,7 @@ static bool close_releases(void)
 	     check(pinned() >= before + bytes, "%zu bytes pinned, were %zu",
 		   pinned(), before);
 	close_pair(own, other);
-	while (pinned() > before && now_ms() < end)
-		relax(round++);
-	ok = check(pinned() <= before, "%zu bytes are still pinned, were %zu",
-		   pinned(), before) &&
-	     ok;
+	ok = unpins(before) && ok;
 	munmap(mem, bytes);
 	return ok;
 }

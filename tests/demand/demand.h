@@ -64,6 +64,7 @@ bool demand_refused(struct stage *stage);
 
 /* messages.c */
 bool demand_lost(struct stage *stage);
+bool demand_waiting(struct stage *stage);
 
 /* processes.c; to be started before a device is opened */
 void processes_start(void);

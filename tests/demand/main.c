@@ -27,6 +27,8 @@ static const struct {
 	{ demand_let_go, "pages that nobody withholds any more", true },
 	{ demand_advice, "brought in beforehand", true },
 	{ demand_lost, "a message on UC arrives whole or not at all", true },
+	{ demand_waiting, "a page in the middle of a message, late or never",
+	  false },
 	{ demand_killed, "who writes is killed: the memory is still good",
 	  false },
 	{ demand_orphaned, "the owner becomes another program", true },

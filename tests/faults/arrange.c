@@ -211,7 +211,7 @@ static void receive_outside(struct scene *scene)
 				    RECEIVE_BYTES);
 }
 
-static void no_receives(struct scene *scene)
+void no_receives(struct scene *scene)
 {
 	scene->receives = 0;
 }
@@ -228,12 +228,12 @@ static void rnr_retry_0(struct endpoint_options *options)
 	options->rnr_retry = 0;
 }
 
-static void rnr_retry_1(struct endpoint_options *options)
+void rnr_retry_1(struct endpoint_options *options)
 {
 	options->rnr_retry = 1;
 }
 
-static void rnr_retry_6(struct endpoint_options *options)
+void rnr_retry_6(struct endpoint_options *options)
 {
 	options->rnr_retry = 6;
 }

@@ -96,6 +96,13 @@ static void handle_destroyed(struct datagrams *d)
 	d->ah = d->copy;
 }
 
+/* The next handle leads where the datagram must not go. */
+static void handle_replaced(struct datagrams *d)
+{
+	handle_destroyed(d);
+	d->other = address_handle(&d->setup->a_dev, &d->setup->b_dev.gid);
+}
+
 static void receive_wrong_lkey(struct datagrams *d)
 {
 	d->receive.lkey ^= 0x00a5a500;
@@ -267,6 +274,8 @@ static const struct {
 	  IBV_WC_LOC_QP_OP_ERR },
 	{ "address handle that is destroyed", handle_destroyed, sender_fails,
 	  IBV_WC_LOC_QP_OP_ERR },
+	{ "address handle that is destroyed, and another one", handle_replaced,
+	  sender_fails, IBV_WC_LOC_QP_OP_ERR },
 	{ "receive with a wrong lkey", receive_wrong_lkey, receiver_fails,
 	  IBV_WC_LOC_PROT_ERR },
 	{ "receive with the lkey of another PD", receive_of_other_pd,

@@ -225,10 +225,13 @@ void message_goes_on(struct scene *scene);
 
 /* Faults that are those of short and long messages. */
 void wrong_rkey(struct scene *scene);
+void no_receives(struct scene *scene);
 void peer_destroyed(struct scene *scene);
 void peer_reset(struct scene *scene);
 void peer_error(struct scene *scene);
 void few_retries(struct endpoint_options *options);
+void rnr_retry_1(struct endpoint_options *options);
+void rnr_retry_6(struct endpoint_options *options);
 
 /* A completion queue of one entry, or the end of the test. */
 struct ibv_cq *small_cq(const struct device *dev);

@@ -108,7 +108,7 @@ void message_goes_on(struct scene *scene)
 static void wrong_rkey_no_receives(struct scene *scene)
 {
 	wrong_rkey(scene);
-	scene->receives = 0;
+	no_receives(scene);
 }
 
 static void local_gone(struct scene *scene)
@@ -151,6 +151,11 @@ static const struct fault rows[] = {
 	{ "wrong rkey", WRITES | READS, wrong_rkey, REMOTE_ACCESS, LOST, NULL },
 	{ "wrong rkey, no receive", BIT(IBV_WR_RDMA_WRITE_WITH_IMM),
 	  wrong_rkey_no_receives, REMOTE_ACCESS, LOST, NULL },
+	/* what has arrived before the last segment is no progress the next time */
+	{ "no receive, one retry", BIT(IBV_WR_RDMA_WRITE_WITH_IMM), no_receives,
+	  NOT_READY, LOST, rnr_retry_1 },
+	{ "no receive, six retries", BIT(IBV_WR_RDMA_WRITE_WITH_IMM),
+	  no_receives, NOT_READY, LOST, rnr_retry_6 },
 };
 
 static const struct fault midway_rows[] = {

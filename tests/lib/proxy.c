@@ -111,6 +111,13 @@ int proxy_run(const char *command)
 	return proxy_do(&call);
 }
 
+void proxy_provide(void)
+{
+	struct proxy_call call = { .op = PROXY_PROVIDE };
+
+	proxy_do(&call);
+}
+
 void proxy_lost(void)
 {
 	lost = true;

@@ -36,6 +36,8 @@ bool proxy_shares(const void *addr, size_t length);
 
 /* A page of that memory that nobody provides (userfaultfd): nothing, or -1. */
 int proxy_withhold(void *addr, size_t length);
+/* All that was withheld there comes. */
+void proxy_provide(void);
 
 /* What system() returns there, with the device's name in $DEVICE. */
 int proxy_run(const char *command);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Pages that only a program can provide, which never does.
+ * Pages that only a program can provide, which never does, or not yet.
  */
 #ifndef TESTS_WITHHOLD_H
 #define TESTS_WITHHOLD_H
@@ -10,8 +10,11 @@
 
 /*
  * Returns a descriptor, or -1, with a remark. Until the descriptor is closed the
- * pages do not come; those of a proxied device (proxy.h) never.
+ * pages do not come; those of a proxied device (proxy.h) not before provide().
  */
 int withhold(uint8_t *addr, size_t length);
+
+/* What was withheld comes, and with it all of a proxied device. Closes @withheld. */
+void provide(int withheld, const uint8_t *addr, size_t length);
 
 #endif /* TESTS_WITHHOLD_H */
