@@ -60,7 +60,8 @@ static void *registers(void *arg)
 		},
 	};
 
-	if (write(stage->setup.b_dev.ctx->cmd_fd, &command, sizeof(command)) < 0)
+	if (write(stage->setup.b_dev.ctx->cmd_fd, &command, sizeof(command)) <
+	    0)
 		stage->error = errno;
 	return NULL;
 }

@@ -62,7 +62,8 @@ static int false_proc(pid_t pid)
 	char name[64];
 	int fd, watch;
 
-	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/proc", "tmpfs", 0, NULL))
 		bail("no /proc of one's own: %s", strerror(errno));
 	snprintf(name, sizeof(name), "/proc/%d", pid);

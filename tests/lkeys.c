@@ -12,7 +12,7 @@
 enum {
 	INDICES = 1 << 24,
 	STRIDE = MIC_KEYS_LEAF / 4,
-	LIVE = 64,		/* regions at a time */
+	LIVE = 64,	      /* regions at a time */
 	MOST_BYTES = 4 << 20, /* of LIVE leaves, and the table itself */
 };
 
@@ -82,7 +82,8 @@ static bool is_no_more(void)
 
 	add(5);
 	key = mic_keys_find(&keys, lkey_of(5));
-	return take(5) && check(!mic_key_is(key, lkey_of(5)), "it has its key") &&
+	return take(5) &&
+	       check(!mic_key_is(key, lkey_of(5)), "it has its key") &&
 	       check(!mic_key_resolve(key, 1, 0, 5, 1), "it has its bytes");
 }
 

@@ -28,9 +28,9 @@ enum {
 	SPREAD = 64, /* of the keys that have the same place */
 	ALIKE = 24,
 	ROUNDS = 20,
-	NEVER = 10000, /* requests without the kernel being asked again */
-	PASSING = 2000,		  /* keys, one after the other */
-	PASSING_BYTES = 128 << 10, /* too much for a mapping that windows share */
+	NEVER = 10000,	/* requests without the kernel being asked again */
+	PASSING = 2000, /* keys, one after the other */
+	PASSING_BYTES = 1 << 17, /* too much for a shared mapping */
 	FEW = 16,
 	REFUSED = 8,
 	REFUSED_ROUNDS = 200,

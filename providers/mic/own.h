@@ -76,9 +76,9 @@ static MIC_ALWAYS_INLINE void mic_own_fill(struct mic_cqe *cqe, uint32_t qp_num,
  * Nothing is, if what was seen last was polled: after 2^32 elements it would seem to be
  * in front again, but then it has not been written anew.
  */
-static MIC_ALWAYS_INLINE uint32_t mic_own_waiting(
-	const struct mic_own *own, const struct mic_cq_ring *ring,
-	uint32_t consumer)
+static MIC_ALWAYS_INLINE uint32_t
+mic_own_waiting(const struct mic_own *own, const struct mic_cq_ring *ring,
+		uint32_t consumer)
 {
 	const uint32_t waiting = own->seen - consumer;
 
