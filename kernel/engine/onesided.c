@@ -3,7 +3,9 @@
  * The responder's one-sided requests: WRITEs, READs and atomics on memory that a
  * key names.
  */
-#include <linux/atomic.h>
+#include <linux/compiler.h>
+
+#include <mic/compat.h>
 
 #include "../verbs/dev.h"
 #include "../verbs/mr.h"
@@ -184,18 +186,32 @@ static u64 mic_resp_gather_word(const struct mic_op *op)
 	return word;
 }
 
+static u64 mic_resp_fetch_add(u64 *word, u64 add)
+{
+	u64 now = READ_ONCE(*word), old;
+
+	do {
+		old = now;
+		now = mic_cmpxchg_shared(word, old, old + add);
+	} while (now != old);
+	return old;
+}
+
 /*
  * These are the CPU's own atomic instructions: they hold against everything
- * that accesses the memory, not only against this device.
+ * that accesses the memory, not only against this device. That may be a process of
+ * another machine, which has it mapped, so they are those for several processors
+ * wherever the kernel runs.
  */
 static void mic_resp_atomic_execute(struct mic_op *op, void *word)
 {
 	switch (op->code) {
 	case MIC_OP_CMP_SWAP:
-		op->result = cmpxchg64((u64 *)word, op->compare_add, op->swap);
+		op->result = mic_cmpxchg_shared((u64 *)word, op->compare_add,
+						op->swap);
 		break;
 	case MIC_OP_FETCH_ADD:
-		op->result = atomic64_fetch_add(op->compare_add, word);
+		op->result = mic_resp_fetch_add(word, op->compare_add);
 		break;
 	case MIC_OP_ATOMIC_WRITE:
 		/* what was written before it is visible before it, IBA A19 */

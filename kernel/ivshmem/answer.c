@@ -154,7 +154,9 @@ static enum hrtimer_restart mic_answer_timeout(struct hrtimer *timer)
 	spin_lock(&path->answer_lock);
 	again = path->delayed && ktime_before(ktime_get(), path->delayed_until);
 	if (again) {
-		hrtimer_set_expires(timer, path->delayed_until);
+		/* if it was started meanwhile it comes again, and then looks again */
+		if (!hrtimer_is_queued(timer))
+			hrtimer_set_expires(timer, path->delayed_until);
 	} else if (path->delayed && mic_path_may_send(path)) {
 		path->stat[MIC_STAT_OVERDUE]++;
 		mic_answer_publish(path);

@@ -94,12 +94,13 @@ struct mic_geometry {
  * @gid_seq: of the GIDs that are published
  * @ngid: how many
  * @gids: GIDs
+ * @gid_info: room for the tick to list them, which does not wait for memory
  * @path: to the other nodes, by slot; NULL for this one
  * @pool: this node's slice
  * @pool_lock: protects @pool_used
  * @pool_used: pages that are allocated
  * @pool_pages: how many there are
- * @inherited: grants of the last owner of @slot that are not over
+ * @inherited: grants of other owners of @slot that are not over
  */
 struct mic_ivs {
 	struct pci_dev *pdev;
@@ -132,6 +133,7 @@ struct mic_ivs {
 	u32 gid_seq;
 	u32 ngid;
 	struct mic_region_gid gids[MIC_REGION_GIDS];
+	struct mic_gid_info gid_info[MIC_REGION_GIDS];
 	struct mic_path *path[MIC_REGION_NODES];
 	struct mic_pool pool;
 	struct mutex pool_lock;
@@ -210,7 +212,7 @@ struct mic_served {
  * @grant: the holder's; NULL if that waits no longer
  * @piece: pages of the slice, with a reference
  * @extents: or others, with references; if there is neither, it is a part of the
- *	slice that the last owner had granted
+ *	slice that another owner of the entry had granted
  * @gen: number of the grant, or of the last one
  * @owner: of the other node's entry
  * @used: there is a grant
@@ -478,6 +480,7 @@ static inline bool mic_ivs_has_slices(const struct mic_ivs *ivs)
 }
 
 /* main.c: the PCI device */
+extern struct workqueue_struct *mic_ivs_wq;
 void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
 
 /* sysfs.c: what programs ask of a region */
@@ -546,6 +549,8 @@ void mic_pool_destroy(struct mic_ivs *ivs);
 
 /* share.c: what nodes let each other map */
 int mic_share_init(struct mic_path *path);
+void mic_share_inherit(struct mic_path *path);
+void mic_share_tell(struct mic_path *path);
 void mic_share_abandon(struct mic_path *path);
 void mic_share_exit(struct mic_path *path);
 void mic_share_wake(struct mic_path *path);

@@ -14,6 +14,9 @@
 #define MIC_IVS_POSITION	0x08	/* this device's own number */
 #define MIC_IVS_DOORBELL	0x0c	/* number << 16 | vector */
 
+/* Of its own: a heart has to beat, and memory to be given back, also without memory. */
+struct workqueue_struct *mic_ivs_wq;
+
 /**
  * mic_ivs_ring - interrupt another node
  * @ivs: device
@@ -63,6 +66,24 @@ static bool mic_ivs_is_idle(struct mic_ivs *ivs)
 	return true;
 }
 
+/*
+ * Whoever had the entry may have granted what is free here. That is counted before
+ * there is a term: by this memory is allocated and paths come up, which grant anew.
+ */
+static void mic_ivs_begin_term(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_share_inherit(ivs->path[i]);
+	/* what is inherited, then the term */
+	smp_store_release(&ivs->term, ++ivs->terms);
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_share_tell(ivs->path[i]);
+}
+
 static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
 {
 	if (!mic_ivs_is_idle(ivs))
@@ -73,6 +94,7 @@ static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
 	}
 	if (!mic_region_retake(ivs))
 		return;
+	mic_ivs_begin_term(ivs);
 	dev_info_ratelimited(&ivs->pdev->dev, "node %u again\n", ivs->slot);
 	netif_carrier_on(ivs->ndev);
 	WRITE_ONCE(ivs->gids_dirty, true);
@@ -104,7 +126,7 @@ static void mic_ivs_tick(struct work_struct *work)
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i])
 			mic_path_look(ivs->path[i]);
-	queue_delayed_work(system_unbound_wq, &ivs->tick,
+	queue_delayed_work(mic_ivs_wq, &ivs->tick,
 			   msecs_to_jiffies(MIC_IVS_TICK_MS));
 }
 
@@ -114,7 +136,7 @@ static int mic_ivs_gids_changed(struct notifier_block *nb, unsigned long event,
 	struct mic_ivs *ivs = container_of(nb, struct mic_ivs, gids_changed);
 
 	WRITE_ONCE(ivs->gids_dirty, true);
-	mod_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	mod_delayed_work(mic_ivs_wq, &ivs->tick, 0);
 	return NOTIFY_OK;
 }
 
@@ -219,7 +241,7 @@ static void mic_ivs_start(struct mic_ivs *ivs)
 		if (ivs->path[i])
 			mic_path_wake(ivs->path[i]);
 	ivs->gids_dirty = true;
-	queue_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	queue_delayed_work(mic_ivs_wq, &ivs->tick, 0);
 	dev_info(&ivs->pdev->dev, "node %u of %u, %s\n", ivs->slot,
 		 ivs->geo.nodes, netdev_name(ivs->ndev));
 }
@@ -374,7 +396,7 @@ static int mic_ivs_resume(struct device *dev)
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i])
 			mic_path_unpark(ivs->path[i]);
-	queue_delayed_work(system_unbound_wq, &ivs->tick, 0);
+	queue_delayed_work(mic_ivs_wq, &ivs->tick, 0);
 	return 0;
 }
 
@@ -402,10 +424,15 @@ static int __init mic_ivs_init(void)
 
 	if (err)
 		return err;
+	mic_ivs_wq = alloc_workqueue("mic_ivs", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!mic_ivs_wq)
+		return -ENOMEM;
 	mic_beacons_create();
 	err = pci_register_driver(&mic_ivs_driver);
-	if (err)
+	if (err) {
 		mic_beacons_destroy();
+		destroy_workqueue(mic_ivs_wq);
+	}
 	return err;
 }
 module_init(mic_ivs_init);
@@ -414,6 +441,7 @@ static void __exit mic_ivs_exit(void)
 {
 	pci_unregister_driver(&mic_ivs_driver);
 	mic_beacons_destroy();
+	destroy_workqueue(mic_ivs_wq);
 }
 module_exit(mic_ivs_exit);
 

@@ -203,6 +203,10 @@ void mic_net_room(struct mic_path *path)
 		mic_net_wake(path);
 }
 
+/*
+ * Without waiting for memory: what frees it may be an answer of the other node's,
+ * which the same thread receives, and a frame may get lost.
+ */
 static struct sk_buff *mic_net_alloc(u32 len)
 {
 	u32 head = min_t(u32, len, MIC_NET_HEAD);
@@ -210,7 +214,7 @@ static struct sk_buff *mic_net_alloc(u32 len)
 	int err;
 
 	skb = alloc_skb_with_frags(NET_IP_ALIGN + head, len - head, 3, &err,
-				   GFP_KERNEL | __GFP_NOWARN);
+				   GFP_NOWAIT | __GFP_NOWARN);
 	if (!skb)
 		return NULL;
 	skb_reserve(skb, NET_IP_ALIGN);

@@ -34,9 +34,17 @@ static u32 mic_pool_take(struct mic_ivs *ivs, u32 n)
 }
 
 /*
- * A slice with pages that somebody had mapped of this node's predecessor, and may
- * still have, is not used.
+ * A slice with pages that somebody had mapped of another owner of this node's entry, and
+ * may still have, is not used.
  */
+static bool mic_pool_may_alloc(struct mic_ivs *ivs)
+{
+	if (!mic_ivs_term(ivs))
+		return false;
+	smp_rmb();	/* the term, then what was counted before there was one */
+	return !atomic_read(&ivs->inherited);
+}
+
 static struct mic_piece *mic_pool_alloc(struct mic_pool *pool, u64 size)
 {
 	struct mic_ivs *ivs = mic_pool_ivs(pool);
@@ -44,7 +52,7 @@ static struct mic_piece *mic_pool_alloc(struct mic_pool *pool, u64 size)
 	u32 at;
 
 	if (!size || size > (u64)ivs->pool_pages << PAGE_SHIFT ||
-	    !READ_ONCE(ivs->term) || atomic_read(&ivs->inherited))
+	    !mic_pool_may_alloc(ivs))
 		return NULL;
 	piece = kzalloc(sizeof(*piece), GFP_KERNEL_ACCOUNT);
 	if (!piece)
@@ -81,6 +89,16 @@ static const struct mic_pool_ops mic_pool_ops = {
 	.free = mic_pool_free,
 };
 
+/* Where pages are larger than 4 KiB they need not begin where the slice's do. */
+static u32 mic_pool_count(const struct mic_ivs *ivs)
+{
+	if (!mic_ivs_has_slices(ivs) ||
+	    !PAGE_ALIGNED(ivs->phys + mic_pool_start(ivs)))
+		return 0;
+	return min_t(u64, INT_MAX,
+		     (ivs->geo.slice_size - MIC_SLICE_TABLE) >> PAGE_SHIFT);
+}
+
 /**
  * mic_pool_create - let devices on the interface have memory of the slice
  * @ivs: device that has joined, with its interface
@@ -92,10 +110,7 @@ int mic_pool_create(struct mic_ivs *ivs)
 	mutex_init(&ivs->pool_lock);
 	ivs->pool.ops = &mic_pool_ops;
 	ivs->pool.ndev = ivs->ndev;
-	if (mic_ivs_has_slices(ivs))
-		ivs->pool_pages = min_t(u64, INT_MAX,
-					(ivs->geo.slice_size -
-					 MIC_SLICE_TABLE) >> PAGE_SHIFT);
+	ivs->pool_pages = mic_pool_count(ivs);
 	ivs->pool_used = bitmap_zalloc(max(ivs->pool_pages, 1U), GFP_KERNEL);
 	if (!ivs->pool_used)
 		return -ENOMEM;

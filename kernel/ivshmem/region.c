@@ -9,6 +9,8 @@
 #include <linux/module.h>
 #include <linux/random.h>
 
+#include <mic/compat.h>
+
 #include "ivs.h"
 
 static uint mic_nodes = 8;
@@ -225,12 +227,12 @@ static u32 mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
 	if (now && time_before(jiffies,
 			       *since + msecs_to_jiffies(MIC_FORMAT_MS)))
 		return 0;
-	return cmpxchg(&hdr->lock, now, token) == now ? token : 0;
+	return mic_cmpxchg_shared(&hdr->lock, now, token) == now ? token : 0;
 }
 
 static void mic_region_unlock(struct mic_region_hdr *hdr, u32 token)
 {
-	cmpxchg(&hdr->lock, token, 0);
+	mic_cmpxchg_shared(&hdr->lock, token, 0);
 }
 
 /**
@@ -347,10 +349,9 @@ static bool mic_region_take(struct mic_ivs *ivs, u32 slot, u32 from)
 {
 	struct mic_region_node *entry = mic_region_node(ivs, slot);
 
-	if (cmpxchg(&entry->owner, from, ivs->owner) != from)
+	if (mic_cmpxchg_shared(&entry->owner, from, ivs->owner) != from)
 		return false;
 	ivs->slot = slot;
-	WRITE_ONCE(ivs->term, ++ivs->terms);
 	/* who had it is not reached here any more */
 	WRITE_ONCE(entry->vectors, 0);
 	entry->generation++;
@@ -400,8 +401,10 @@ static bool mic_region_take_dead(struct mic_ivs *ivs)
 int mic_region_join(struct mic_ivs *ivs)
 {
 	ivs->owner = mic_random_id();
-	if (mic_region_take_free(ivs) || mic_region_take_dead(ivs))
+	if (mic_region_take_free(ivs) || mic_region_take_dead(ivs)) {
+		WRITE_ONCE(ivs->term, ++ivs->terms);
 		return 0;
+	}
 	dev_err(&ivs->pdev->dev, "the region has room for %u nodes only\n",
 		ivs->geo.nodes);
 	return -ENOSPC;
@@ -434,7 +437,7 @@ void mic_region_leave(struct mic_ivs *ivs)
 	/* or the server takes who has the entry next for this one, when it ends */
 	if (READ_ONCE(entry->owner) == ivs->owner)
 		WRITE_ONCE(entry->vectors, 0);
-	cmpxchg(&entry->owner, ivs->owner, 0);
+	mic_cmpxchg_shared(&entry->owner, ivs->owner, 0);
 }
 
 /**
@@ -462,7 +465,7 @@ bool mic_region_beat(struct mic_ivs *ivs)
  * not beat: it was somebody who writes what he likes, or has died since.
  *
  * Context: the tick, with no path that still uses the entry's channels.
- * Return: whether this node has it again.
+ * Return: whether this node has it again; it is used once &mic_ivs.term is set.
  */
 bool mic_region_retake(struct mic_ivs *ivs)
 {
@@ -484,19 +487,15 @@ bool mic_region_retake(struct mic_ivs *ivs)
 
 static void mic_region_list_gids(struct mic_ivs *ivs)
 {
-	struct mic_gid_info *info;
+	struct mic_gid_info *info = ivs->gid_info;
 	int i;
 
-	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
-	if (!info)
-		return;
 	ivs->ngid = mic_fabric_gids_on(ivs->ndev, info, MIC_REGION_GIDS);
 	memset(ivs->gids, 0, sizeof(ivs->gids));
 	for (i = 0; i < ivs->ngid; i++) {
 		memcpy(ivs->gids[i].gid, info[i].gid.raw, sizeof(info->gid));
 		memcpy(ivs->gids[i].mac, info[i].mac, sizeof(info->mac));
 	}
-	kfree(info);
 }
 
 /**

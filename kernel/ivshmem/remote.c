@@ -548,7 +548,8 @@ int mic_remote_ping(struct mic_path *path)
 	reinit_completion(&path->pong);
 	WRITE_ONCE(path->ping, rec.tag);
 	mutex_lock(&path->tx_mutex);
-	if (path->up && mic_path_room(path, lane, 2 * rec.size) > 0) {
+	if (mic_path_may_send(path) &&
+	    mic_path_room(path, lane, 2 * rec.size) > 0) {
 		memcpy(mic_lane_reserve(lane, rec.size), &rec, sizeof(rec));
 		mic_lane_commit(lane, rec.size);
 		mic_path_ring(path);

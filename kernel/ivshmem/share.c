@@ -24,10 +24,15 @@ static struct mic_region_map *mic_share_table(struct mic_ivs *ivs, u32 owner,
 	return table + peer * MIC_MAP_SLOTS;
 }
 
-/* Tell the other node that a table has changed. */
-static void mic_share_tell(struct mic_path *path)
+/**
+ * mic_share_tell - let the other node know that a table has changed
+ * @path: path; nothing happens while another node has this one's entry
+ *
+ * Context: any.
+ */
+void mic_share_tell(struct mic_path *path)
 {
-	if (!READ_ONCE(path->ivs->term))
+	if (!mic_ivs_term(path->ivs))
 		return;
 	/* the table, then the word that says so; each time another one */
 	smp_store_release(&path->tx_ch->maps, atomic_inc_return(&path->maps));
@@ -36,14 +41,18 @@ static void mic_share_tell(struct mic_path *path)
 
 /* grants: what is this node's */
 
-static void mic_share_set(struct mic_path *path, u32 slot, u32 live)
+static void mic_share_write(struct mic_path *path, u32 slot, u32 live)
 {
-	/* a table of an entry that another has is not ours to write to */
-	if (!READ_ONCE(path->ivs->term))
-		return;
 	/* what is in the pages before the word that opens them */
 	smp_store_release(&path->granted[slot].grant,
 			  path->share[slot].gen << 1 | live);
+}
+
+static void mic_share_set(struct mic_path *path, u32 slot, u32 live)
+{
+	/* a table of an entry that another has is not ours to write to */
+	if (mic_ivs_term(path->ivs))
+		mic_share_write(path, slot, live);
 }
 
 /* The pages are to be given back. */
@@ -180,12 +189,12 @@ static void mic_share_put_pages(struct mic_path *path,
 				     path->slot);
 }
 
-/* What became of one grant. */
-static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
+/* What became of one grant. Return: whether the table was changed. */
+static bool mic_share_reap(struct mic_path *path, u32 slot, bool all)
 {
 	struct mic_share *share = &path->share[slot], was = {};
 	struct mic_grant *ended = NULL;
-	bool over;
+	bool over, recalled = false;
 
 	spin_lock(&path->share_lock);
 	over = share->used && mic_share_is_over(path, slot);
@@ -194,13 +203,15 @@ static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 	} else if (all || over) {
 		was = *share;
 		ended = share->grant;
-		if (!share->revoked)
+		recalled = !share->revoked;
+		if (recalled)
 			mic_share_recall(path, slot);
 		*share = (struct mic_share) { .gen = was.gen };
 		path->nshares--;
 		path->silent = false;
 	} else if (!share->revoked && !READ_ONCE(path->up)) {
 		mic_share_recall(path, slot);
+		recalled = true;
 	} else if (mic_share_is_overdue(path, share)) {
 		/* its holder waits no longer, the pages do */
 		path->silent = true;
@@ -213,6 +224,7 @@ static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 		ended->end(ended);
 	if (was.used)
 		mic_share_put_pages(path, &was, over);
+	return recalled;
 }
 
 /* leases: what is the other's */
@@ -221,7 +233,7 @@ static void mic_share_reap(struct mic_path *path, u32 slot, bool all)
 static void mic_share_ack(struct mic_path *path, u32 slot, u32 gen)
 {
 	lockdep_assert_held(&mic_lease_lock);
-	if (READ_ONCE(path->ivs->term))
+	if (mic_ivs_term(path->ivs))
 		/* the last access to the pages, then the word */
 		smp_store_release(&path->leased[slot].ack, gen);
 }
@@ -386,7 +398,7 @@ static void mic_share_run(struct mic_path *path, bool all)
 	u32 slot;
 
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
-		mic_share_reap(path, slot, all);
+		changed |= mic_share_reap(path, slot, all);
 	mutex_lock(&mic_lease_lock);
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
 		changed |= mic_share_obey(path, slot, READ_ONCE(path->up));
@@ -409,7 +421,7 @@ static void mic_share_work(struct work_struct *work)
 void mic_share_wake(struct mic_path *path)
 {
 	if (path->granted)
-		queue_work(system_unbound_wq, &path->share_work);
+		queue_work(mic_ivs_wq, &path->share_work);
 }
 
 /**
@@ -471,28 +483,70 @@ void mic_share_look(struct mic_path *path)
 }
 
 /*
- * What the last owner of this node's entry had granted, and the other node may
- * still have mapped.
+ * Another owner of the entry has used the slot; what this node had granted with it
+ * was over before. Return: that.
  */
-static void mic_share_inherit(struct mic_path *path)
+static struct mic_share mic_share_replace(struct mic_path *path, u32 slot,
+					  u32 gen)
 {
-	u32 owner = READ_ONCE(path->entry->owner), slot, gen;
-	struct mic_share *share;
+	struct mic_share *share = &path->share[slot], was = *share;
 
-	for (slot = 0; slot < MIC_MAP_SLOTS; slot++) {
-		share = &path->share[slot];
-		gen = READ_ONCE(path->granted[slot].grant) >> 1;
-		share->gen = gen;
-		if (!owner || !gen || READ_ONCE(path->granted[slot].ack) == gen)
-			continue;
+	lockdep_assert_held(&path->share_lock);
+	if (was.used)
+		path->nshares--;
+	*share = (struct mic_share) { .gen = gen };
+	share->owner = READ_ONCE(path->entry->owner);
+	if (share->owner && READ_ONCE(path->granted[slot].ack) != gen) {
 		share->used = true;
-		share->owner = owner;
 		path->nshares++;
 		atomic_inc(&path->ivs->inherited);
-		spin_lock(&path->share_lock);
-		mic_share_recall(path, slot);
-		spin_unlock(&path->share_lock);
 	}
+	return was;
+}
+
+static void mic_share_inherit_slot(struct mic_path *path, u32 slot)
+{
+	struct mic_share *share = &path->share[slot], was = {};
+	u32 gen = READ_ONCE(path->granted[slot].grant) >> 1;
+
+	spin_lock(&path->share_lock);
+	/* no owner writes 0 */
+	if (gen && gen != share->gen)
+		was = mic_share_replace(path, slot, gen);
+	if (share->used) {
+		if (!share->revoked)
+			share->since = jiffies;
+		share->revoked = true;
+		mic_share_write(path, slot, 0);
+	}
+	spin_unlock(&path->share_lock);
+
+	if (was.grant)
+		was.grant->end(was.grant);
+	if (was.used)
+		mic_share_put_pages(path, &was, true);
+}
+
+/**
+ * mic_share_inherit - recall what others had granted who had this node's entry
+ * @path: path that is down; the node has its entry, or has it again, but its &mic_ivs.term
+ *	is 0 unless the path is new
+ *
+ * The other node may still have that mapped, and this node's own. It is told by
+ * mic_share_tell().
+ *
+ * Context: process context.
+ */
+void mic_share_inherit(struct mic_path *path)
+{
+	u32 slot;
+
+	if (!path->granted)
+		return;
+	/* another word than the last that was written, whoever did */
+	atomic_set(&path->maps, READ_ONCE(path->tx_ch->maps));
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		mic_share_inherit_slot(path, slot);
 }
 
 /**
@@ -514,8 +568,10 @@ int mic_share_init(struct mic_path *path)
 		return -ENOMEM;
 	path->granted = mic_share_table(ivs, ivs->slot, path->slot);
 	path->leased = mic_share_table(ivs, path->slot, ivs->slot);
-	atomic_set(&path->maps, READ_ONCE(path->tx_ch->maps));
 	mic_share_inherit(path);
+	/* nobody looks for what a machine that is gone had granted until he is told */
+	if (path->nshares)
+		mic_share_tell(path);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #ifndef MIC_COMPAT_H
 #define MIC_COMPAT_H
 
+#include <linux/atomic.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
 #include <linux/version.h>
@@ -82,6 +83,17 @@ mic_create_cq_udata(struct MIC_CREATE_CQ_ARG *arg)
 #define MIC_REG_DMABUF_ARG	ib_udata
 #else
 #define MIC_REG_DMABUF_ARG	uverbs_attr_bundle
+#endif
+
+/*
+ * Compare and swap in memory that other machines have, too. A kernel for x86 that finds
+ * one processor removes the lock prefix of its atomic instructions, in modules as well,
+ * but not of this one. Other architectures leave theirs as they are.
+ */
+#ifdef CONFIG_X86_64
+#define mic_cmpxchg_shared	sync_cmpxchg
+#else
+#define mic_cmpxchg_shared	cmpxchg
 #endif
 
 #endif /* MIC_COMPAT_H */
