@@ -1,7 +1,19 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The disk $disk, which a target that is reached by RDMA offers; what is in it is what
-# the target's file has. "target COMMAND..." runs one of lib/backing.sh there.
+# the target's file has. Who uses it says in TARGET_LIBRARY which of the files here has
+# the target's side.
+
+# target COMMAND...: of that file, where the target is: here or, with lib/machines.sh,
+# on node 1.
+target() {
+	if [ "${MIC_NODES:-1}" -eq 1 ]; then
+		"$@"
+	else
+		./run on 1 bash -c '. "tests/lib/$0"; "$@"' \
+			"$TARGET_LIBRARY" "$@"
+	fi
+}
 
 copy_to_disk() {
 	dd if="$1" of="$disk" bs="$2" oflag=direct conv=fsync status=none
@@ -46,6 +58,37 @@ parallel() {
 		wait "$i" || return
 	done
 	stored 1M
+}
+
+# disturbed COMMAND...: while there is data to write; whoever writes notices nothing.
+disturbed() {
+	local writer
+
+	new_data
+	copy_to_disk "$SCRATCH/data" 1K &
+	writer=$!
+	sleep 0.2
+	"$@" || return
+	! process_gone "$writer" || {
+		echo "everything had been written"
+		return 1
+	}
+	ends_well "$writer" 90 && stored 64K
+}
+
+# in_vain COMMAND...: while there is data to write, which is not to be waited for ever:
+# whoever writes is told.
+in_vain() {
+	local writer
+
+	while copy_to_disk "$SCRATCH/data" 64K; do :; done &
+	writer=$!
+	sleep 0.5
+	! process_gone "$writer" && "$@" || return
+	wait_until 120 process_gone "$writer" || {
+		echo "the writer hangs"
+		return 1
+	}
 }
 
 # registers_fast DEVICE MODULE: the initiator's, on queue pairs of the kernel.

@@ -1,66 +1,16 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# The kernel's target and initiator of iSCSI over RDMA (iSER), with open-iscsi, which
-# logs in. After lib/tap.sh.
+# The kernel's initiator of iSCSI over RDMA (iSER), here, with open-iscsi, which logs
+# in, and the target of lib/isert.sh, here or, with lib/machines.sh, on node 1. After
+# lib/tap.sh.
 
-# shellcheck source=tests/lib/lio.sh
-. "${BASH_SOURCE[0]%/*}/lio.sh"
+# shellcheck source=tests/lib/isert.sh
+. "${BASH_SOURCE[0]%/*}/isert.sh"
 # shellcheck source=tests/lib/disk.sh
 . "${BASH_SOURCE[0]%/*}/disk.sh"
 
-ISER_PORT=3260
-ISER_TARGET=iqn.2003-01.org.linux-iscsi.mic:disk
+TARGET_LIBRARY=isert.sh
 ISER_INITIATOR=iqn.2003-01.org.linux-iscsi.mic:initiator
-PORTAL_GROUP=$TARGETS/iscsi/$ISER_TARGET/tpgt_1
-
-target() {
-	"$@"
-}
-
-# make_target ADDRESS: there, by RDMA, for everybody.
-make_target() {
-	modprobe -a iscsi_target_mod ib_isert && make_store || return
-	mkdir -p "$TARGETS/iscsi" && mkdir -p "$PORTAL_GROUP" &&
-		put 0 "$PORTAL_GROUP/attrib/authentication" &&
-		put 1 "$PORTAL_GROUP/attrib/generate_node_acls" &&
-		put 0 "$PORTAL_GROUP/attrib/demo_mode_write_protect" &&
-		mkdir "$PORTAL_GROUP/lun/lun_0" &&
-		ln -s "$STORE" "$PORTAL_GROUP/lun/lun_0/mic" &&
-		offer_target "$1" && put 1 "$PORTAL_GROUP/enable"
-}
-
-# offer_target ADDRESS: its listener.
-offer_target() {
-	mkdir "$PORTAL_GROUP/np/$1:$ISER_PORT" &&
-		put 1 "$PORTAL_GROUP/np/$1:$ISER_PORT/iser"
-}
-
-# withdraw_target ADDRESS: who is connected stays so.
-withdraw_target() {
-	put 0 "$PORTAL_GROUP/np/$1:$ISER_PORT/iser" &&
-		rmdir "$PORTAL_GROUP/np/$1:$ISER_PORT"
-}
-
-# disable_target, enable_target: who is connected is thrown out.
-disable_target() {
-	put 0 "$PORTAL_GROUP/enable"
-}
-
-enable_target() {
-	put 1 "$PORTAL_GROUP/enable"
-}
-
-# remove_target ADDRESS
-remove_target() {
-	[ ! -d "$PORTAL_GROUP" ] || {
-		disable_target
-		withdraw_target "$1" && rm "$PORTAL_GROUP/lun/lun_0/mic" &&
-			rmdir "$PORTAL_GROUP/lun/lun_0" "$PORTAL_GROUP" \
-				"${PORTAL_GROUP%/*}" || return
-	}
-	rmdir "$TARGETS/iscsi" && remove_store &&
-		rmmod ib_isert iscsi_target_mod
-}
 
 initiator_answers() {
 	iscsiadm -m session 2>&1 | grep -q 'No active sessions'
@@ -89,11 +39,11 @@ node() {
 	iscsiadm -m node -T "$ISER_TARGET" -p "$address:$ISER_PORT" "$@"
 }
 
-# connect ADDRESS: sets $disk.
+# connect ADDRESS: sets $disk. A target that is away is waited for $patience seconds.
 connect() {
 	node "$1" -I iser -o new &&
 		node "$1" -o update -n node.session.timeo.replacement_timeout \
-			-v 60 &&
+			-v "${patience:-60}" &&
 		node "$1" -o update -n node.conn[0].timeo.noop_out_interval \
 			-v 1 &&
 		node "$1" -o update -n node.conn[0].timeo.noop_out_timeout \
@@ -101,6 +51,12 @@ connect() {
 		timeout $((60 * SLOW)) iscsiadm -m node -T "$ISER_TARGET" \
 			-p "$1:$ISER_PORT" --login &&
 		wait_until 20 find_disk
+}
+
+# give_up_after ADDRESS SECONDS: of a target that is away; what is to be written fails
+# then. What is known of the target is for the next connection.
+give_up_after() {
+	disconnect "$1" && patience=$2 connect "$1"
 }
 
 disconnected() {

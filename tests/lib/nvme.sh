@@ -8,14 +8,7 @@
 # shellcheck source=tests/lib/disk.sh
 . "${BASH_SOURCE[0]%/*}/disk.sh"
 
-# target COMMAND...: of lib/nvmet.sh, where the target is.
-target() {
-	if [ "${MIC_NODES:-1}" -eq 1 ]; then
-		"$@"
-	else
-		./run on 1 bash -c '. tests/lib/nvmet.sh; "$@"' target "$@"
-	fi
-}
+TARGET_LIBRARY=nvmet.sh
 
 load_initiator() {
 	modprobe nvme-rdma || {
