@@ -616,8 +616,7 @@ static const struct {
 /* Those of one device alone are the same wherever its peer is. */
 static bool is_of_both(bool (*run)(void))
 {
-	return run == deep_queue || run == many_pieces || run == read_pieces ||
-	       run == max_rd_atomic;
+	return run == many_pieces || run == read_pieces || run == max_rd_atomic;
 }
 
 int main(int argc, char **argv)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Messages of max_msg_sz bytes between two machines, and one more byte. Each side has a
- * few pages at many addresses, so that it need not have as much memory.
+ * Messages of max_msg_sz bytes between two machines, and one more byte; max_qp_wr
+ * requests that wait at once, and one more. Each side has a few pages at many addresses,
+ * so that it need not have as much memory as a message.
  *
- * usage: longest serve PORT
- *        longest ADDRESS:PORT
+ * usage: most serve PORT
+ *        most ADDRESS:PORT
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +28,7 @@ enum { RECEIVE_ID = 1, REQUEST_ID = 2 };
 
 struct script {
 	struct endpoint_address address;
+	struct endpoint_address deep;
 	uint64_t addr;
 	uint32_t rkey;
 	uint32_t unused;
@@ -34,6 +37,7 @@ struct script {
 struct side {
 	struct device dev;
 	struct endpoint ep;
+	struct endpoint deep; /* of max_qp_wr requests */
 	uint8_t *memory;
 	struct ibv_mr *mr;
 	uint64_t most;
@@ -49,6 +53,9 @@ static void open_side(struct side *side, const char *name)
 	tap_must(side->most >= GIB && side->most < MAPPED_BYTES,
 		 "max_msg_sz is 1 GiB");
 	endpoint_create(&side->ep, &side->dev, &options);
+	options.depth = side->dev.attr.max_qp_wr;
+	options.sges = 1;
+	endpoint_create(&side->deep, &side->dev, &options);
 	side->memory = map_repeated(MAPPED_BYTES, MEMORY_BYTES);
 	side->mr = ibv_reg_mr(side->dev.pd, side->memory, MAPPED_BYTES,
 			      ACCESS_ALL);
@@ -57,6 +64,7 @@ static void open_side(struct side *side, const char *name)
 
 static void close_side(struct side *side)
 {
+	endpoint_destroy(&side->deep);
 	endpoint_destroy(&side->ep);
 	tap_must(!ibv_dereg_mr(side->mr), "ibv_dereg_mr");
 	munmap(side->memory, MAPPED_BYTES);
@@ -66,8 +74,15 @@ static void close_side(struct side *side)
 static void describe(const struct side *side, struct script *script)
 {
 	script->address = endpoint_address(&side->ep);
+	script->deep = endpoint_address(&side->deep);
 	script->addr = (uintptr_t)side->memory;
 	script->rkey = side->mr->rkey;
+}
+
+static void connect_sides(struct side *side)
+{
+	endpoint_connect(&side->ep, &side->peer.address);
+	endpoint_connect(&side->deep, &side->peer.deep);
 }
 
 static struct ibv_sge sge_of(const struct side *side, uint64_t length)
@@ -79,6 +94,16 @@ static struct ibv_sge sge_of(const struct side *side, uint64_t length)
 
 /* --- the other side ------------------------------------------------------- */
 
+/* The receives come when all that they are for wait. */
+static bool takes_all(struct side *side)
+{
+	uint32_t i;
+
+	for (i = 0; i < side->deep.options.depth; i++)
+		post_recv(&side->deep, i, NULL, 0);
+	return cq_expect_range(side->deep.recv_cq, 0, i, IBV_WC_SUCCESS);
+}
+
 static int serve(int socket, void *name)
 {
 	struct script script = {};
@@ -89,13 +114,15 @@ static int serve(int socket, void *name)
 
 	open_side(&side, name);
 	message_receive(socket, &side.peer, sizeof(side.peer));
-	endpoint_connect(&side.ep, &side.peer.address);
+	connect_sides(&side);
 	sge = sge_of(&side, side.most);
 	post_recv(&side.ep, RECEIVE_ID, &sge, 1);
 	describe(&side, &script);
 	message_send(socket, &script, sizeof(script));
 	ok = cq_success(side.ep.recv_cq, RECEIVE_ID, &wc) &&
 	     check(wc.byte_len == side.most, "%" PRIu32 " bytes", wc.byte_len);
+	ok = message_receive(socket, &script, sizeof(script)) &&
+	     takes_all(&side) && ok;
 	/* until the other side is through, it needs this one */
 	message_receive(socket, &script, sizeof(script));
 	close_side(&side);
@@ -169,6 +196,20 @@ static bool one_more(struct side *side)
 		     "it is no IBV_WC_LOC_LEN_ERR");
 }
 
+static bool deep_queue(struct side *side, int socket)
+{
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);
+	const uint32_t depth = side->deep.options.depth;
+	struct script go = {};
+
+	for (wr.wr_id = 0; wr.wr_id < depth; wr.wr_id++)
+		post_send(&side->deep, &wr);
+	return check(try_post_send(&side->deep, &wr) == ENOMEM,
+		     "one more fits") &&
+	       message_send(socket, &go, sizeof(go)) &&
+	       cq_expect_range(side->deep.send_cq, 0, depth, IBV_WC_SUCCESS);
+}
+
 static int use(const char *name, const char *where)
 {
 	struct script script = {};
@@ -180,11 +221,13 @@ static int use(const char *name, const char *where)
 	describe(&side, &script);
 	message_send(server.socket, &script, sizeof(script));
 	message_receive(server.socket, &side.peer, sizeof(side.peer));
-	endpoint_connect(&side.ep, &side.peer.address);
+	connect_sides(&side);
 	tap_ok(by_read(&side), "a READ of max_msg_sz");
 	tap_ok(brought(&side, IBV_WR_RDMA_WRITE, 2), "a WRITE of max_msg_sz");
 	tap_ok(brought(&side, IBV_WR_SEND, 3), "a SEND of max_msg_sz");
 	tap_ok(one_more(&side), "a WRITE of a byte more");
+	tap_ok(deep_queue(&side, server.socket),
+	       "max_qp_wr requests at once, and one more");
 	message_send(server.socket, &script, sizeof(script));
 	tap_ok(process_end(&server), "the other side ends well");
 	close_side(&side);
@@ -199,6 +242,6 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "serve"))
 		process_serve(argv[2], serve, (void *)name);
 	if (argc != 2)
-		bail("usage: longest serve PORT | ADDRESS:PORT");
+		bail("usage: most serve PORT | ADDRESS:PORT");
 	return use(name, argv[1]);
 }
