@@ -178,5 +178,7 @@ main() {
 
 main
 echo 1 >/proc/sys/kernel/sysrq
+# The disk goes before the power does: nothing can be started then.
+sleep 100 &
 echo o >/proc/sysrq-trigger
-sleep 100
+wait
