@@ -5,7 +5,7 @@
 #
 # Removes what was built in the tree (build/).
 #
-#   --cache   also the kernels and tools kept outside the tree
+#   --cache   also the kernels, tools and packages kept outside the tree
 # ---
 set -eu
 
@@ -27,6 +27,9 @@ done
 rm -rf "$BUILD"
 say "removed $BUILD"
 if [ -n "$cache" ]; then
-	rm -rf "$CACHE"
-	say "removed $CACHE"
+	# only what is known: the folder may be one that has other things, too
+	rm -rf "$CACHE"/kernel-6.12 "$CACHE"/kernel-debug-* "$CACHE"/kernel-tools \
+		"$CACHE"/vm-packages
+	rmdir "$CACHE" 2>/dev/null || true
+	say "removed the kernels, tools and packages in $CACHE"
 fi

@@ -72,6 +72,26 @@ missing_packages() {
 # Seconds that apt waits for another one, of automatic upgrades for example.
 APT_WAIT=300
 
+# apt_update: the package lists anew; they have a lock that apt does not wait for.
+apt_update() {
+	local end=$((SECONDS + APT_WAIT)) output
+
+	until output=$(as_root env LC_ALL=C apt-get -q update 2>&1); do
+		echo "$output"
+		[[ $output == *"Could not get lock"* ]] &&
+			[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 5
+	done
+	echo "$output"
+}
+
+# apt_install PACKAGE...: and nothing that is only recommended.
+apt_install() {
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		-o DPkg::Lock::Timeout="$APT_WAIT" \
+		--no-install-recommends install "$@"
+}
+
 # need_packages PACKAGE...: install by apt what is not there yet.
 need_packages() {
 	local missing
@@ -82,11 +102,8 @@ need_packages() {
 		die "these packages are missing: ${missing[*]}" \
 			"install them; this script only knows apt (Debian 12)"
 	ask_for_root
-	step "apt-get update" as_root apt-get -q update
-	step "installing ${missing[*]}" as_root \
-		env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
-		-o DPkg::Lock::Timeout="$APT_WAIT" \
-		--no-install-recommends install "${missing[@]}"
+	step "apt-get update" apt_update
+	step "installing ${missing[*]}" apt_install "${missing[@]}"
 }
 
 # step LABEL COMMAND...: run a command that takes a while. Its output goes

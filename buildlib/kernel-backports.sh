@@ -44,7 +44,7 @@ fetch_backports() {
 		sort -V | tail -n 1)
 	[ -n "$KREL" ] || die "bookworm-backports has no 6.12 kernel" \
 		"look at: apt_backports in buildlib/kernel-backports.sh"
-	rm -rf "$BACKPORTS_DIR/root" "$BACKPORTS_DIR/deb"
+	rm -rf "$BACKPORTS_DIR/release" "$BACKPORTS_DIR/root" "$BACKPORTS_DIR/deb"
 	mkdir -p "$BACKPORTS_DIR/deb"
 	step "fetching $KREL" unpack_backports
 	depmod -b "$BACKPORTS_DIR/root" "$KREL"
@@ -74,13 +74,24 @@ unpack_backports() {
 		rm -rf "$BACKPORTS_DIR/deb"
 }
 
+# have_backports: it is there, and KREL is its release.
+have_backports() {
+	KREL=$(cat "$BACKPORTS_DIR/release" 2>/dev/null || true)
+	[ -n "$KREL" ] && [ -e "$KROOT/usr/src/linux-headers-$KREL/Makefile" ]
+}
+
 kernel_select_backports() {
+	local lock
+
 	# of the headers' tools
 	need_packages libelf1 pahole
-	KREL=$(cat "$BACKPORTS_DIR/release" 2>/dev/null || true)
 	KROOT=$BACKPORTS_DIR/root
-	if [ -z "$KREL" ] || [ ! -e "$KROOT/usr/src/linux-headers-$KREL/Makefile" ]; then
-		fetch_backports
+	if ! have_backports; then
+		mkdir -p "$BACKPORTS_DIR"
+		exec {lock}>"$BACKPORTS_DIR/lock"
+		flock "$lock"
+		have_backports || fetch_backports
+		exec {lock}>&-
 	fi
 	KIMAGE=$KROOT/boot/vmlinuz-$KREL
 	KDIR=$KROOT/usr/src/linux-headers-$KREL

@@ -49,11 +49,8 @@ kernel_select_stock() {
 	KREL=$(find_stock_kernel)
 	if [ -z "$KREL" ]; then
 		# Both are installed, but of different versions: take the newest.
-		step "apt-get update" as_root apt-get -q update
-		step "updating kernel and headers" as_root \
-			env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
-			-o DPkg::Lock::Timeout="$APT_WAIT" \
-			--no-install-recommends install \
+		step "apt-get update" apt_update
+		step "updating kernel and headers" apt_install \
 			linux-image-amd64 linux-headers-amd64
 		KREL=$(find_stock_kernel)
 	fi

@@ -46,7 +46,13 @@ judge_test() {
 		problems+=("the kernel reported something: ${log%.log}.kmsg")
 	case $status in
 	0) [ "$cases" -gt 0 ] || [ -n "$plan" ] || passes=1 ;;
-	77) [ "$cases" -gt 0 ] || skips+=("|$(tail -n 1 "$log")") ;;
+	77)
+		if [ "$cases" -gt 0 ]; then
+			problems+=("it had cases and says that it was skipped")
+		else
+			skips+=("|$(tail -n 1 "$log")")
+		fi
+		;;
 	124 | 137) problems+=("it was ended: over its time limit") ;;
 	stuck) problems+=("it left the VM unusable") ;;
 	died) problems+=("the VM died or hung") ;;

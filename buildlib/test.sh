@@ -45,7 +45,8 @@ LOGS=$BUILD/test-logs
 set=default kernel='' list='' patterns=()
 test_dirs=("$TREE/tests" "$TREE/libscif/tests" "$TREE/pyverbs-tests"
 	"$TREE/buildlib/tests")
-[ -z "${MIC_TEST_DIR:-}" ] || test_dirs=("$MIC_TEST_DIR")
+[ -z "${MIC_TEST_DIR:-}" ] || test_dirs=("$(readlink -f "$MIC_TEST_DIR")")
+cd "$TREE"
 
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -122,8 +123,10 @@ collect_tests() {
 	for dir in "${test_dirs[@]}"; do
 		for file in "$dir"/*.test; do
 			name=$(basename "$file" .test)
-			[ -x "$file" ] || continue
 			is_wanted "$name" "$file" || continue
+			[ -x "$file" ] ||
+				die "$file is not executable" \
+					"chmod +x $file, or take a clone's"
 			[ -z "${file_of[$name]:-}" ] ||
 				die "two tests are called $name" \
 					"rename $file or ${file_of[$name]}"
@@ -161,8 +164,12 @@ list_tests() {
 run_host_test() {
 	local name=$1 start=$SECONDS status=0 log=$LOGS/$1.log
 
+	# in the background, so that a signal to this script ends it, too
 	timeout --kill-after=30 "${limit_of[$name]}" "${file_of[$name]}" \
-		>"$log" 2>&1 </dev/null || status=$?
+		>"$log" 2>&1 </dev/null &
+	host_pid=$!
+	wait "$host_pid" || status=$?
+	host_pid=''
 	judge_test "$name" "$status" $((SECONDS - start)) "$log"
 }
 
@@ -288,6 +295,7 @@ has_kmsg() {
 # shellcheck disable=SC2317 # The trap below calls it.
 end_test() {
 	[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null || true
+	[ -z "$host_pid" ] || kill "$host_pid" 2>/dev/null || true
 	[ -z "$work" ] || rm -rf "$work"
 }
 
@@ -307,6 +315,7 @@ run_groups() {
 			[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
 		done
 		if [ "$group" = none ]; then
+			"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
 			for name in "${members[@]}"; do
 				run_host_test "$name"
 			done
@@ -322,7 +331,7 @@ summary() {
 	exit 0
 }
 
-vm_pid='' work='' repeats=0
+vm_pid='' host_pid='' work='' repeats=0
 trap 'end_test' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

@@ -19,7 +19,7 @@ need_vm_packages() {
 			"install them; this script only knows apt (Debian 12)"
 	ask_for_root
 	mkdir -p "$VM_PACKAGES/root" "$VM_PACKAGES/unpacked"
-	step "apt-get update" as_root apt-get -q update
+	step "apt-get update" apt_update
 	exec {lock}>"$VM_PACKAGES/lock"
 	flock "$lock"
 	step "unpacking ${wanted[*]} for virtual machines" \

@@ -107,6 +107,10 @@ while [ $# -gt 0 ]; do
 	shift
 done
 kernel_check_name "$kernel"
+for option in cpus timeout; do
+	[[ ${!option:-0} =~ ^[0-9]+$ ]] ||
+		die "--$option ${!option}: not a number" "see ./run vm --help"
+done
 check_nodes
 if [ $# -eq 0 ] && { [ ! -t 0 ] || [ ! -t 1 ]; }; then
 	die "an interactive shell needs a terminal" "give a command: ./run vm -- COMMAND"

@@ -35,7 +35,11 @@ judge_end() {
 	local setup
 
 	setup=$(cat "$run_dir/setup" 2>/dev/null || echo ok)
-	if [ -e "$run_dir/timed-out" ]; then
+	if [ -e "$run_dir/not-booted" ]; then
+		say "the VM did not boot, see its console"
+		console_tail >&2
+		faults+=(timeout)
+	elif [ -e "$run_dir/timed-out" ]; then
 		say "the VM was ended by its time limit ($timeout s)"
 		console_tail >&2
 		faults+=(timeout)

@@ -23,7 +23,7 @@ boot_vm() {
 		end_vm
 		say "the VM did not boot (attempt $attempt of 3)"
 	done
-	: >"$run_dir/timed-out"
+	: >"$run_dir/not-booted"
 }
 
 # wait_vm: until it powers off or its time is over.
