@@ -242,6 +242,40 @@ static bool play(struct stage *stage, const struct ending *ending,
 	return ok;
 }
 
+/* On another queue pair, which fails; the window's peer notices nothing. */
+static bool refuses(struct stage *stage, size_t length)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_mw_bind bind = {
+		.wr_id = INVALIDATE_ID,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = bind_info(&stage->memory, 0, length, RIGHTS),
+	};
+	struct endpoint a, b;
+	bool ok;
+
+	pair_create(&a, &stage->setup.a_dev, &b, &stage->setup.b_dev, &options);
+	ok = check(!ibv_bind_mw(b.qp, stage->mw, &bind), "ibv_bind_mw") &&
+	     cq_expect(b.send_cq, INVALIDATE_ID, IBV_WC_MW_BIND_ERR);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* Once more: it is the kernel that executes the first one perhaps, not the last. */
+static bool stays(struct stage *stage, const struct ending *ending)
+{
+	int i;
+
+	if (!refuses(stage, MEMORY_BYTES + 1))
+		return false;
+	for (i = 0; i < REQUESTS; i++)
+		if (!request(stage, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS))
+			return false;
+	return true;
+}
+
+static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1, NULL };
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -266,6 +300,8 @@ int main(int argc, char **argv)
 			tap_ok(play(&stage, &endings[i], uses[j].use),
 			       "%s through a memory window: %s ends them",
 			       uses[j].name, endings[i].name);
+	tap_ok(play(&stage, &refusal, stays),
+	       "a bind that is refused leaves a window bound");
 	region_destroy(&stage.memory);
 	setup_close(&stage.setup);
 	return tap_end();

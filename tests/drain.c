@@ -383,6 +383,37 @@ static bool established(struct pair *pair)
 	return exchange_empty(&pair->b, &pair->a, 3) && ok;
 }
 
+/* There is no connection that a datagram could establish. */
+static bool not_by_datagrams(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
+	struct ibv_sge sge = region_sge(&setup->b_mem, 0, 40);
+	struct ibv_async_event event;
+	struct endpoint a, b;
+	bool ok;
+
+	endpoint_create(&a, &setup->a_dev, &options);
+	endpoint_create(&b, &setup->b_dev, &options);
+	endpoint_to_init(&b);
+	endpoint_to_rtr(&b, NULL);
+	endpoint_to_init(&a);
+	endpoint_to_rtr(&a, NULL);
+	endpoint_to_rts(&a);
+	wr.wr.ud.ah = address_handle(&setup->a_dev, &setup->b_dev.gid);
+	wr.wr.ud.remote_qpn = b.qp->qp_num;
+	wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
+	post_recv(&b, 2, &sge, 1);
+	post_send(&a, &wr);
+	ok = cq_expect(a.send_cq, 1, IBV_WC_SUCCESS) &&
+	     cq_expect(b.recv_cq, 2, IBV_WC_SUCCESS) &&
+	     check(!takes_event(setup->b_dev.ctx, now_ms() + 20, &event),
+		   "there is an event");
+	ibv_destroy_ah(wr.wr.ud.ah);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 /* A receiver whose completion queue is full hears of that, and goes on. */
 static bool full_receive_cq(struct setup *setup)
 {
@@ -459,6 +490,7 @@ static const struct {
 	bool (*run)(struct setup *setup);
 	const char *name;
 } cases[] = {
+	{ not_by_datagrams, "no communication is established by datagrams" },
 	{ full_receive_cq, "a receiver's completion queue is full" },
 	{ empty_srq, "an empty shared receive queue" },
 	{ back_from_sqe, "the current state is SQE" },

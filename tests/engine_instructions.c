@@ -6,10 +6,8 @@
  * (performance.md): what makes a request that much longer should be known.
  */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
+#include "counting.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -30,62 +28,6 @@ static const struct {
 	{ "a READ", IBV_WR_RDMA_READ, 0, 3200 },
 	{ "an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 3300 },
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	return now.tv_sec * 1000000000ULL + now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
-}
-
-/* Interrupts make some of them longer. */
-static uint64_t median(uint64_t *values)
-{
-	qsort(values, ROUNDS, sizeof(*values), compare);
-	return values[ROUNDS / 2];
-}
-
-/* What it takes to look at the clock. */
-static uint64_t clock_cost(void)
-{
-	uint64_t values[ROUNDS], start;
-	unsigned int i;
-
-	for (i = 0; i < ROUNDS; i++) {
-		start = now_ns();
-		values[i] = now_ns() - start;
-	}
-	return median(values);
-}
-
-/* The clock of a machine that counts says the same of the same loop, each time. */
-static bool clock_counts(void)
-{
-	uint64_t values[ROUNDS], start;
-	volatile unsigned int n;
-	unsigned int i;
-
-	for (i = 0; i < ROUNDS; i++) {
-		start = now_ns();
-		for (n = 0; n < 100; n++)
-			;
-		values[i] = now_ns() - start;
-	}
-	qsort(values, ROUNDS, sizeof(*values), compare);
-	return check(values[ROUNDS / 4] == values[ROUNDS * 3 / 4] &&
-			     values[0] > 100,
-		     "a loop takes %llu to %llu ns: it is to run with --icount",
-		     (unsigned long long)values[ROUNDS / 4],
-		     (unsigned long long)values[ROUNDS * 3 / 4]);
-}
 
 static bool execute(struct endpoint *a, struct endpoint *b,
 		    struct ibv_send_wr *wr, struct ibv_sge *to, uint64_t *ns)
@@ -125,7 +67,7 @@ static bool is_short(struct setup *setup, unsigned int i)
 	pair_destroy(&a, &b);
 	if (!ok)
 		return false;
-	cost = median(values) - clock_cost();
+	cost = median(values, ROUNDS) - clock_cost();
 	tap_note("%s: %llu", cases[i].name, (unsigned long long)cost);
 	return check(cost <= cases[i].limit, "%llu, at most %u",
 		     (unsigned long long)cost, cases[i].limit) &&

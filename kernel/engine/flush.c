@@ -13,8 +13,9 @@
  * @qp: queue pair; the caller holds one of its two locks, and sees to it that
  *	the engine runs
  *
- * Windows that hang on the queue pair are gone on return. From now on the receive
- * queue asks for a doorbell too, so that what is posted later is flushed as well.
+ * Windows that hang on the queue pair are marked; whoever flushes takes them away
+ * first. From now on the receive queue asks for a doorbell too, so that what is
+ * posted later is flushed as well.
  */
 void mic_qp_enter_error(struct mic_qp *qp)
 {
@@ -22,7 +23,7 @@ void mic_qp_enter_error(struct mic_qp *qp)
 	WRITE_ONCE(qp->state, IB_QPS_ERR);
 	if (qp->resp.ring.ctl)
 		WRITE_ONCE(qp->resp.ring.ctl->need_kick, MIC_KICK_ASLEEP);
-	mic_imports_revoke_qp(qp);
+	mic_imports_mark_qp(qp);
 }
 
 /**
@@ -63,11 +64,11 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget)
 {
 	struct mic_req *req = &qp->req;
 
+	/* no request behind may be executed by what is mapped */
+	mic_imports_revoke_qp(qp);
 	if (!req->ring.ctl)
 		return MIC_RUN_IDLE;
 	mic_req_cancel(qp);
-	/* mic_qp_error() may be about to: no request behind may be executed */
-	mic_imports_revoke_qp(qp);
 	WRITE_ONCE(req->ring.ctl->need_kick, MIC_KICK_ASLEEP);
 	smp_mb();	/* as in mic_req_sleep() */
 	while (mic_budget_left(budget)) {

@@ -57,20 +57,27 @@ static enum ib_wc_status mic_reg_mr(struct mic_qp *qp)
 	return status;
 }
 
+/* Of a kind, and in a domain, which stay as they are. */
+static bool mic_may_be_invalidated(const struct mic_qp *qp,
+				   const struct mic_mkey *mkey)
+{
+	/* type 1 windows are unbound by binding them, IBA 10.6.7.2.4 */
+	return mkey->revocable && mkey->pd == mic_qp_pd(qp) &&
+	       (!mkey->window ||
+		mic_mkey_to_mw(mkey)->type == IB_MW_TYPE_2);
+}
+
 /* Invalidate for the owner, or for the peer of a QP; the rules are the same. */
 static bool mic_invalidate_locked(struct mic_qp *qp, struct mic_mkey *mkey,
 				  u32 key)
 {
-	if (!mkey->revocable || mkey->key != key ||
-	    mkey->pd != mic_qp_pd(qp))
+	if (mkey->key != key)
 		return false;
 	if (!mkey->window) {
 		mic_mkey_revoke(mkey);
 		return true;
 	}
-	/* type 1 windows are unbound by binding them, IBA 10.6.7.2.4 */
-	if (mic_mkey_to_mw(mkey)->type != IB_MW_TYPE_2 || !mkey->valid ||
-	    mkey->qp != qp->qpn)
+	if (!mkey->valid || mkey->qp != qp->qpn)
 		return false;
 	mic_mw_unbind(mic_mkey_to_mw(mkey));
 	return true;
@@ -91,9 +98,13 @@ bool mic_invalidate(struct mic_qp *qp, u32 key)
 
 	if (!mkey)
 		return false;
-	mutex_lock(&mkey->lock);
-	done = mic_invalidate_locked(qp, mkey, key);
-	mutex_unlock(&mkey->lock);
+	/* without the lock, which may be held for long: whoever sends may name any key */
+	done = mic_may_be_invalidated(qp, mkey);
+	if (done) {
+		mutex_lock(&mkey->lock);
+		done = mic_invalidate_locked(qp, mkey, key);
+		mutex_unlock(&mkey->lock);
+	}
 	mic_mkey_put(mkey);
 	return done;
 }
@@ -118,14 +129,13 @@ static bool mic_bind_range_ok(const struct mic_mr *mr, u64 addr, u64 len)
 	       addr - mr->mkey.iova <= mr->mkey.length - len;
 }
 
-/* Show @mr's memory through @mw. Both are locked, and nobody uses @mw. */
+/* Show @mr's memory through @mw, which is locked and has no users. @mr counts it. */
 static void mic_bind(struct mic_qp *qp, struct mic_mw_state *mw,
 		     struct mic_mr *mr, u32 key)
 {
 	const struct mic_send_wqe *wqe = &qp->req.wqe;
 	struct mic_mkey *mkey = &mw->mkey;
 
-	mr->bound++;
 	mw->mr = mr;
 	mkey->key = key;
 	mkey->access = wqe->bind.access & ~IB_ZERO_BASED;
@@ -169,28 +179,37 @@ static bool mic_bind_is_committed(const struct mic_mr *mr)
 	return uobject && !list_empty_careful(&uobject->list);
 }
 
+/* A region that counts a window stays, and as it is. */
+static bool mic_bind_reserve(struct mic_qp *qp, const struct mic_mw_state *mw,
+			     struct mic_mr *mr)
+{
+	const struct mic_send_wqe *wqe = &qp->req.wqe;
+	bool ok;
+
+	mutex_lock_nested(&mr->mkey.lock, SINGLE_DEPTH_NESTING);
+	ok = mr->umem && mic_bind_is_committed(mr) && mr->mkey.valid &&
+	     mr->mkey.key == wqe->bind.mr_lkey &&
+	     mr->mkey.pd == qp->ibqp->pd &&
+	     mic_bind_rights_ok(mr, wqe->bind.access) &&
+	     /* IBA o10-36.2.2 */
+	     !(mw->type == IB_MW_TYPE_1 && wqe->bind.access & IB_ZERO_BASED) &&
+	     mic_bind_range_ok(mr, wqe->bind.addr, wqe->bind.length);
+	if (ok)
+		mr->bound++;
+	mutex_unlock(&mr->mkey.lock);
+	return ok;
+}
+
+/* What it was bound to it stays bound to if that is refused. */
 static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
 				     struct mic_mw_state *mw,
 				     struct mic_mr *mr)
 {
-	const struct mic_send_wqe *wqe = &qp->req.wqe;
-
-	enum ib_wc_status status = IB_WC_MW_BIND_ERR;
-
+	if (!mic_bind_reserve(qp, mw, mr))
+		return IB_WC_MW_BIND_ERR;
 	mic_mw_unbind(mw);
-	mutex_lock_nested(&mr->mkey.lock, SINGLE_DEPTH_NESTING);
-	if (mr->umem && mic_bind_is_committed(mr) && mr->mkey.valid &&
-	    mr->mkey.key == wqe->bind.mr_lkey &&
-	    mr->mkey.pd == qp->ibqp->pd &&
-	    mic_bind_rights_ok(mr, wqe->bind.access) &&
-	    /* IBA o10-36.2.2 */
-	    !(mw->type == IB_MW_TYPE_1 && wqe->bind.access & IB_ZERO_BASED) &&
-	    mic_bind_range_ok(mr, wqe->bind.addr, wqe->bind.length)) {
-		mic_bind(qp, mw, mr, wqe->bind.new_rkey);
-		status = IB_WC_SUCCESS;
-	}
-	mutex_unlock(&mr->mkey.lock);
-	return status;
+	mic_bind(qp, mw, mr, qp->req.wqe.bind.new_rkey);
+	return IB_WC_SUCCESS;
 }
 
 /* Length 0 unbinds; the key changes all the same. */

@@ -84,7 +84,6 @@ static void mic_req_sq_error(struct mic_qp *qp)
 	if (cmpxchg(&qp->state, old, IB_QPS_SQE) != old)
 		return;
 	trace_mic_qp_error(qp, old, IB_QPS_SQE);
-	mic_imports_revoke_qp(qp);
 }
 
 /* The request failed; what that means for the queue is IBA 10.3.1. */
@@ -96,6 +95,8 @@ void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 		mic_qp_error(qp);
 	else
 		mic_req_sq_error(qp);
+	/* before anybody is told */
+	mic_imports_revoke_qp(qp);
 	mic_req_complete(qp, status);
 }
 

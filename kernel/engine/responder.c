@@ -29,6 +29,8 @@ static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
 	bool told = qp->resp.active;
 
 	trace_mic_nak(qp, status, ack);
+	/* before anybody is told; it is flushed by who gets the lock that is held here */
+	mic_qp_error(qp);
 	if (told)
 		mic_recv_complete(qp, &cqe, true);
 
@@ -46,7 +48,6 @@ static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
 		mic_count(qp->dev, MIC_CNT_REMOTE_OP_ERR);
 		break;
 	}
-	mic_qp_error(qp);
 	return ack;
 }
 
@@ -164,8 +165,11 @@ static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
 {
 	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
 		return false;
-	/* no datagram of management: ib_mad would lose QP1 to it for good */
-	if (qp->type == IB_QPT_GSI && op->length > IB_MGMT_MAD_SIZE)
+	/*
+	 * No datagram of management, which all have one length: ib_mad would lose QP1
+	 * to a longer one for good, and would take old data for the rest of a shorter.
+	 */
+	if (qp->type == IB_QPT_GSI && op->length != IB_MGMT_MAD_SIZE)
 		return false;
 	return op->qkey == qp->attr.qkey;
 }
@@ -272,7 +276,9 @@ static enum mic_ack mic_resp_execute_xrc(struct mic_qp *qp, struct mic_op *op)
 	bool other = qp->resp.active && qp->resp.xrc_srqn != op->xrc_srqn;
 	enum mic_ack ack;
 
-	if (!mic_xrc_enter(qp, other ? qp->resp.xrc_srqn : op->xrc_srqn)) {
+	if (!other)
+		qp->resp.xrc_srqn = op->xrc_srqn;
+	if (!mic_xrc_enter(qp, qp->resp.xrc_srqn)) {
 		qp->resp.active = false;
 		return mic_resp_nak(qp, MIC_ACK_NAK_INV_REQ);
 	}
@@ -325,7 +331,9 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 		if (!mic_resp_in_sequence(qp, op))
 			return MIC_ACK_NONE;
 	}
-	if (!qp->comm_est && READ_ONCE(qp->state) == IB_QPS_RTR) {
+	/* of a connection, IBA 11.6.3.1 */
+	if (!qp->comm_est && !mic_qp_is_ud(qp) &&
+	    READ_ONCE(qp->state) == IB_QPS_RTR) {
 		qp->comm_est = true;
 		mic_qp_event(qp, IB_EVENT_COMM_EST);
 	}

@@ -4,6 +4,8 @@
  */
 #include <linux/slab.h>
 
+#include <mic/gfp.h>
+
 #include "../verbs/dev.h"
 #include "../verbs/mr.h"
 #include "../verbs/odp.h"
@@ -22,7 +24,7 @@ int mic_sges_init(struct mic_sges *sges, u32 max)
 
 	/* in one piece: short lists are then in one cache line */
 	sges->sge = kcalloc(n, sizeof(*sges->sge) + sizeof(*sges->seg) +
-			       sizeof(*sges->mkey), GFP_KERNEL_ACCOUNT);
+			       sizeof(*sges->mkey), mic_gfp() | __GFP_ACCOUNT);
 	if (!sges->sge)
 		return -ENOMEM;
 	sges->seg = (struct mic_seg *)(sges->sge + n);

@@ -10,6 +10,7 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
+#include <mic/gfp.h>
 #include <mic/share.h>
 #include <mic/window.h>
 
@@ -17,7 +18,7 @@ static struct mic_extents *mic_extents_alloc(u32 n)
 {
 	struct mic_extents *list;
 
-	list = kvmalloc(struct_size(list, at, n), GFP_KERNEL_ACCOUNT);
+	list = kvmalloc(struct_size(list, at, n), mic_gfp() | __GFP_ACCOUNT);
 	if (list)
 		list->n = n;
 	return list;

@@ -35,7 +35,7 @@ void mic_share_tell(struct mic_path *path)
 	if (!mic_ivs_term(path->ivs))
 		return;
 	/* the table, then the word that says so; each time another one */
-	smp_store_release(&path->tx_ch->maps, atomic_inc_return(&path->maps));
+	virt_store_release(&path->tx_ch->maps, atomic_inc_return(&path->maps));
 	mic_path_ring_always(path);
 }
 
@@ -44,7 +44,7 @@ void mic_share_tell(struct mic_path *path)
 static void mic_share_write(struct mic_path *path, u32 slot, u32 live)
 {
 	/* what is in the pages before the word that opens them */
-	smp_store_release(&path->granted[slot].grant,
+	virt_store_release(&path->granted[slot].grant,
 			  path->share[slot].gen << 1 | live);
 }
 
@@ -153,7 +153,7 @@ static bool mic_share_is_over(const struct mic_path *path, u32 slot)
 	const struct mic_share *share = &path->share[slot];
 
 	/* the last access to the pages, then the word */
-	return smp_load_acquire(&path->granted[slot].ack) == share->gen ||
+	return virt_load_acquire(&path->granted[slot].ack) == share->gen ||
 	       READ_ONCE(path->entry->owner) != share->owner;
 }
 
@@ -235,7 +235,7 @@ static void mic_share_ack(struct mic_path *path, u32 slot, u32 gen)
 	lockdep_assert_held(&mic_lease_lock);
 	if (mic_ivs_term(path->ivs))
 		/* the last access to the pages, then the word */
-		smp_store_release(&path->leased[slot].ack, gen);
+		virt_store_release(&path->leased[slot].ack, gen);
 }
 
 static void mic_share_release(struct mic_lease *lease)
@@ -331,6 +331,16 @@ static void mic_share_end_lease(struct mic_path *path, u32 slot)
 	path->nleases--;
 }
 
+/* A lease that does not stand any more is mapped by nobody else. */
+static void mic_share_heed(struct mic_path *path, u32 slot, bool up)
+{
+	u32 word = READ_ONCE(path->leased[slot].grant);
+	struct mic_lease *lease = path->lease[slot];
+
+	if (lease && !(up && word == (lease->gen << 1 | MIC_MAP_LIVE)))
+		lease->recall(lease);
+}
+
 /* Does what the table says of a slot still hold? Return: whether it was changed. */
 static bool mic_share_obey(struct mic_path *path, u32 slot, bool up)
 {
@@ -379,6 +389,10 @@ void mic_share_take_away(struct mic_path *path, phys_addr_t start,
 	u32 slot, gen;
 
 	lockdep_assert_held(&mic_lease_lock);
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		if (path->lease[slot] &&
+		    mic_lease_touches(path->lease[slot], start, end))
+			path->lease[slot]->recall(path->lease[slot]);
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++) {
 		if (!path->lease[slot] ||
 		    !mic_lease_touches(path->lease[slot], start, end))
@@ -394,14 +408,18 @@ void mic_share_take_away(struct mic_path *path, phys_addr_t start,
 
 static void mic_share_run(struct mic_path *path, bool all)
 {
-	bool changed = false;
+	bool changed = false, up;
 	u32 slot;
 
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
 		changed |= mic_share_reap(path, slot, all);
 	mutex_lock(&mic_lease_lock);
+	up = READ_ONCE(path->up);
+	/* all first: a process with much to be taken away is gone through once */
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
-		changed |= mic_share_obey(path, slot, READ_ONCE(path->up));
+		mic_share_heed(path, slot, up);
+	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
+		changed |= mic_share_obey(path, slot, up);
 	mutex_unlock(&mic_lease_lock);
 	if (changed)
 		mic_share_tell(path);
@@ -470,7 +488,7 @@ void mic_share_flush(struct mic_path *path)
 void mic_share_look(struct mic_path *path)
 {
 	/* the word, then the table */
-	u32 maps = smp_load_acquire(&path->rx_ch->maps);
+	u32 maps = virt_load_acquire(&path->rx_ch->maps);
 
 	if (maps == path->maps_seen)
 		return;

@@ -356,11 +356,15 @@ static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 			  struct mic_window_import *req,
 			  const struct mm_struct *trusted_mm)
 {
+	unsigned int noio;
 	int err;
 
 	mutex_lock(&t->qp->req.lock);
 	mutex_lock(&t->peer->resp.lock);
+	/* as in mic_qp_run(): whoever sends to the peer waits for this */
+	noio = memalloc_noio_save();
 	err = mic_import_checked(imp, t, req, trusted_mm);
+	memalloc_noio_restore(noio);
 	mutex_unlock(&t->peer->resp.lock);
 	mic_import_unlock_req(t->qp);
 	return err;

@@ -157,8 +157,14 @@ static void mic_import_recall(struct mic_lease *lease)
 
 	mutex_lock(&mic_import_lock);
 	imp->recalled = true;
+	mic_import_mark(imp);
 	mutex_unlock(&mic_import_lock);
-	mic_import_revoke(imp);
+}
+
+static void mic_import_take_away(struct mic_lease *lease)
+{
+	mic_import_recall(lease);
+	mic_import_revoke(container_of(lease, struct mic_import, lease));
 }
 
 /* Is it what was asked for? The other kernel may say anything. */
@@ -249,7 +255,8 @@ int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
 		err = mic_import_verdict(call->op.result);
 	if (err)
 		goto out;
-	imp->lease.revoke = mic_import_recall;
+	imp->lease.recall = mic_import_recall;
+	imp->lease.revoke = mic_import_take_away;
 	call->map.extents = call->extents;
 	err = mic_node_attach(node, &imp->lease, &call->map);
 	if (err) {

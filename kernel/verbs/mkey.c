@@ -103,6 +103,8 @@ struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key)
 	mkey = mic_xa_load(&dev->mkeys, key >> 8);
 	if (mkey && !refcount_inc_not_zero(&mkey->ref))
 		mkey = NULL;
+	/* mic_mkey_hide() may have set it anew: the count, then what it counts for */
+	smp_acquire__after_ctrl_dep();
 	rcu_read_unlock();
 	return mkey;
 }

@@ -25,6 +25,7 @@
 #include <linux/workqueue.h>
 
 #include <mic/compat.h>
+#include <mic/gfp.h>
 
 #include "mr.h"
 #include "odp.h"
@@ -294,7 +295,7 @@ static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
 	struct mic_fault *fault;
 
 	/* the region's owner is charged, whoever asks for the pages */
-	fault = kzalloc(sizeof(*fault), GFP_KERNEL_ACCOUNT);
+	fault = kzalloc(sizeof(*fault), mic_gfp() | __GFP_ACCOUNT);
 	set_active_memcg(before);
 	mem_cgroup_put(memcg);
 	if (!fault)

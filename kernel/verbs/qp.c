@@ -7,6 +7,8 @@
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include <mic/gfp.h>
+
 #include "../engine/engine.h"
 #include "dev.h"
 #include "post.h"
@@ -73,7 +75,8 @@ void mic_qp_put(struct mic_qp *qp)
  * @size: bytes
  *
  * Of a user's queue pair that is charged to who made it: the worker may be at it, or
- * another program that polls.
+ * another program that polls. Threads that work for all do not wait for memory of
+ * one, whose control group may be made to wait for itself.
  *
  * Context: process context, may sleep.
  * Return: zeroed memory, or NULL.
@@ -83,7 +86,8 @@ void *mic_qp_zalloc(const struct mic_qp *qp, size_t size)
 	struct mem_cgroup *before = set_active_memcg(qp->memcg);
 	void *memory;
 
-	memory = kzalloc(size, qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	memory = kzalloc(size, mic_gfp() |
+			       (qp->user ? __GFP_ACCOUNT : 0));
 	set_active_memcg(before);
 	return memory;
 }
@@ -376,11 +380,26 @@ static void mic_qp_stop(struct mic_qp *qp)
 	cancel_work_sync(&qp->work);
 }
 
-/* Of a kernel consumer: it posts no more. */
-static void mic_qp_leave_cq(struct mic_cq *cq, const struct ib_qp *ibqp)
+/**
+ * mic_qp_forget - a queue pair has no completions any more
+ * @qp: queue pair of a kernel consumer that is destroyed or reset; libmic does the
+ *	same for programs
+ */
+void mic_qp_forget(struct mic_qp *qp)
 {
-	mic_cq_forget(cq, ibqp);
-	mic_cq_settle(cq);
+	mic_cq_forget(qp->send_cq, qp->ibqp);
+	/* an XRC initiator may have none */
+	if (qp->recv_cq)
+		mic_cq_forget(qp->recv_cq, qp->ibqp);
+}
+
+/* Of a kernel consumer: it posts no more. */
+static void mic_qp_leave_cqs(struct mic_qp *qp)
+{
+	mic_qp_forget(qp);
+	mic_cq_settle(qp->send_cq);
+	if (qp->recv_cq)
+		mic_cq_settle(qp->recv_cq);
 }
 
 int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
@@ -390,12 +409,8 @@ int mic_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	mic_qp_stop(qp);
 	RCU_INIT_POINTER(container_of(ibqp, struct mic_ibqp, ibqp)->qp, NULL);
-	if (!qp->user) {
-		mic_qp_leave_cq(qp->send_cq, ibqp);
-		/* an XRC initiator may have none */
-		if (qp->recv_cq)
-			mic_qp_leave_cq(qp->recv_cq, ibqp);
-	}
+	if (!qp->user)
+		mic_qp_leave_cqs(qp);
 	if (qp->req.node)
 		mic_node_put(qp->req.node);
 	if (qp->buf)

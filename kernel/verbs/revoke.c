@@ -97,6 +97,20 @@ static void mic_imports_bury(struct mic_windows *ws)
 }
 
 /**
+ * mic_import_mark - no fault maps a window any more
+ * @imp: window; what is mapped of it stays until mic_import_revoke()
+ *
+ * Of a file all that are marked are taken out of its mappings at once.
+ *
+ * Context: process context; &mic_import_lock is held.
+ */
+void mic_import_mark(struct mic_import *imp)
+{
+	if (!list_empty(&imp->qp_entry))
+		mic_import_end(imp);
+}
+
+/**
  * mic_import_revoke - take a window away
  * @imp: window, revoked before or not; its file stays
  *
@@ -108,8 +122,7 @@ void mic_import_revoke(struct mic_import *imp)
 
 	mutex_lock(&mic_import_lock);
 	listed = !list_empty(&imp->qp_entry);
-	if (listed)
-		mic_import_end(imp);
+	mic_import_mark(imp);
 	mutex_unlock(&mic_import_lock);
 	if (listed)
 		mic_imports_bury(imp->ws);
@@ -164,16 +177,16 @@ static bool mic_imports_bury_mkey(struct mic_mkey *mkey)
 }
 
 /**
- * mic_imports_revoke_qp - take away the windows of a queue pair
+ * mic_imports_mark_qp - no fault maps the windows of a queue pair any more
  * @qp: queue pair whose state or attributes don't stand any more, so that none
  *	is added: what it imported, and what its peer did
  *
- * What a process of another node has mapped is only told to be given back;
- * mic_exports_wait() waits for that.
+ * What is mapped stays until mic_imports_revoke_qp(), which takes as long as the
+ * process makes it: whoever holds a lock that others want leaves that to later.
  *
  * Context: process context; the queue pair's locks may be held.
  */
-void mic_imports_revoke_qp(struct mic_qp *qp)
+void mic_imports_mark_qp(struct mic_qp *qp)
 {
 	struct mic_import *imp;
 	struct mic_export *exp;
@@ -192,6 +205,23 @@ void mic_imports_revoke_qp(struct mic_qp *qp)
 		exp->grant.revoke(&exp->grant);
 	}
 	mutex_unlock(&mic_import_lock);
+}
+
+/**
+ * mic_imports_revoke_qp - take away the windows of a queue pair
+ * @qp: as for mic_imports_mark_qp()
+ *
+ * What a process of another node has mapped is only told to be given back;
+ * mic_exports_wait() waits for that.
+ *
+ * Context: process context; &mic_req.lock may be held, not &mic_resp.lock, which
+ * whoever sends to the queue pair wants, from other machines, too.
+ */
+void mic_imports_revoke_qp(struct mic_qp *qp)
+{
+	mic_imports_mark_qp(qp);
+	if (!READ_ONCE(qp->mapped))
+		return;
 	while (mic_imports_bury_qp(qp))
 		;
 }

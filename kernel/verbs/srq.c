@@ -69,7 +69,7 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		goto err_count;
 	init->attr.max_wr = srq->max_wr;
 	if (init->srq_type == IB_SRQT_XRC) {
-		err = mic_xrc_srq_publish(srq);
+		err = mic_xrc_srq_number(srq);
 		if (err)
 			goto err_buf;
 		resp.srqn = ibsrq->ext.xrc.srq_num;
@@ -81,11 +81,13 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		if (err)
 			goto err_xrc;
 	}
+	if (init->srq_type == IB_SRQT_XRC)
+		mic_xrc_srq_publish(srq);
 	return 0;
 
 err_xrc:
 	if (init->srq_type == IB_SRQT_XRC)
-		mic_xrc_srq_hide(srq);
+		mic_xrc_srq_unnumber(srq);
 err_buf:
 	mic_buf_destroy(srq->buf);
 err_count:

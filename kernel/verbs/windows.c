@@ -183,7 +183,10 @@ static vm_fault_t mic_windows_fault(struct vm_fault *vmf)
 	struct mic_windows *ws = vmf->vma->vm_private_data;
 	struct mic_import *imp;
 	vm_fault_t ret = VM_FAULT_SIGBUS;
+	unsigned int noio;
 
+	/* who revokes waits for this, and storage may wait for who revokes */
+	noio = memalloc_noio_save();
 	down_read(&ws->lock);
 	imp = mic_windows_find(ws, vmf->pgoff);
 	if (imp && READ_ONCE(imp->live)) {
@@ -196,6 +199,7 @@ static vm_fault_t mic_windows_fault(struct vm_fault *vmf)
 				     page_to_pfn(ws->scratch));
 	}
 	up_read(&ws->lock);
+	memalloc_noio_restore(noio);
 	return ret;
 }
 

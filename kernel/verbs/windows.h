@@ -172,7 +172,9 @@ enum mic_ack mic_export(struct mic_qp *qp, struct mic_op *op);
 void mic_exports_wait(u32 *count);
 
 /* revoke.c: until when */
+void mic_import_mark(struct mic_import *imp);
 void mic_import_revoke(struct mic_import *imp);
+void mic_imports_mark_qp(struct mic_qp *qp);
 void mic_imports_revoke_qp(struct mic_qp *qp);
 void mic_imports_revoke_mkey(struct mic_mkey *mkey);
 

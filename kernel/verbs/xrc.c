@@ -22,25 +22,48 @@ int mic_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 }
 
 /**
- * mic_xrc_srq_publish - give an XRC SRQ its number
- * @srq: complete queue
+ * mic_xrc_srq_number - give an XRC SRQ its number
+ * @srq: queue, which nobody finds by the number yet
  *
  * Return: 0 or -ENOMEM.
  */
-int mic_xrc_srq_publish(struct mic_srq *srq)
+int mic_xrc_srq_number(struct mic_srq *srq)
 {
 	struct mic_dev *dev = to_mic_dev(srq->ibsrq.device);
 	u32 srqn;
 	int err;
 
-	refcount_set(&srq->ref, 1);
-	init_completion(&srq->gone);
-	err = xa_alloc_cyclic(&dev->srqs, &srqn, srq, XA_LIMIT(1, 0xffffff),
+	err = xa_alloc_cyclic(&dev->srqs, &srqn, NULL, XA_LIMIT(1, 0xffffff),
 			      &dev->next_srqn, GFP_KERNEL);
 	if (err < 0)
 		return -ENOMEM;
 	srq->ibsrq.ext.xrc.srq_num = srqn;
 	return 0;
+}
+
+/**
+ * mic_xrc_srq_publish - target QPs can find an XRC SRQ
+ * @srq: queue with a number, whose creation can't fail any more: there may be
+ *	events of it at once, and ib_core keeps none for a queue that isn't made
+ */
+void mic_xrc_srq_publish(struct mic_srq *srq)
+{
+	struct mic_dev *dev = to_mic_dev(srq->ibsrq.device);
+
+	refcount_set(&srq->ref, 1);
+	init_completion(&srq->gone);
+	/* the number was reserved, nothing to allocate */
+	xa_store(&dev->srqs, srq->ibsrq.ext.xrc.srq_num, srq, GFP_KERNEL);
+}
+
+/**
+ * mic_xrc_srq_unnumber - give a number back
+ * @srq: queue that was not published
+ */
+void mic_xrc_srq_unnumber(struct mic_srq *srq)
+{
+	xa_erase(&to_mic_dev(srq->ibsrq.device)->srqs,
+		 srq->ibsrq.ext.xrc.srq_num);
 }
 
 static void mic_xrc_srq_put(struct mic_srq *srq)
@@ -71,6 +94,8 @@ void mic_xrc_srq_hide(struct mic_srq *srq)
  * @qp: target QP; the caller holds &mic_resp.lock
  * @srqn: number, unchecked
  *
+ * Which SRQ the receive under way is of, &mic_resp.xrc_srqn, the caller knows.
+ *
  * Return: true if the caller owes a mic_xrc_leave(); false if there is no such
  * SRQ in the QP's XRC domain.
  */
@@ -90,7 +115,6 @@ bool mic_xrc_enter(struct mic_qp *qp, u32 srqn)
 		return false;
 	qp->srq = srq;
 	qp->recv_cq = to_mic_cq(srq->ibsrq.ext.cq);
-	qp->resp.xrc_srqn = srqn;
 	return true;
 }
 

@@ -17,7 +17,9 @@ struct mic_xrcd {
 int mic_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 int mic_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
 
-int mic_xrc_srq_publish(struct mic_srq *srq);
+int mic_xrc_srq_number(struct mic_srq *srq);
+void mic_xrc_srq_publish(struct mic_srq *srq);
+void mic_xrc_srq_unnumber(struct mic_srq *srq);
 void mic_xrc_srq_hide(struct mic_srq *srq);
 bool mic_xrc_enter(struct mic_qp *qp, u32 srqn);
 void mic_xrc_leave(struct mic_qp *qp);

@@ -17,9 +17,12 @@
 /* An aligned word. */
 #define WORD_OFFSET (PAGE_BYTES - 77)
 
-enum { REGION_BYTES = 2 << 20, WORD_BYTES = 8, ROUNDS = 3, START = 1000 };
+enum { REGION_BYTES = 8 << 20, WORD_BYTES = 8, ROUNDS = 3, START = 1000 };
 /* More than two segments, away from the words. */
 enum { LARGE = 600 << 10, WRITTEN = 128 << 10, SENT = WRITTEN + LARGE };
+
+/* More than is on its way at once. */
+enum { LONGEST = REGION_BYTES };
 
 /* The words of a round, and those that all of them change. */
 enum { MESSAGE, WRITE, READ, ADDED, SWAPPED, WORDS };
@@ -344,6 +347,44 @@ static bool repeated_xrc(void)
 	return ok;
 }
 
+/*
+ * A READ that comes again names another queue than the message after it, of which not
+ * all was on its way: that goes on where it was.
+ */
+static bool repeated_two_queues(void)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, LONGEST);
+	struct ends reads = {}, sends = {};
+	struct ibv_send_wr wr = send_wr(2, IBV_WR_SEND, &sge, 1);
+	struct ibv_sge to = region_sge(&setup.b_mem, 0, LONGEST);
+	uint64_t before = missing();
+	struct ibv_wc wc;
+	struct xrc xrc;
+	bool ok;
+
+	xrc_open_domain(&xrc, &setup);
+	xrc.srq[0] = xrc_create_srq(&xrc, 1, 1);
+	xrc.srq[1] = xrc_create_srq(&xrc, 1, 1);
+	xrc_connect(&xrc);
+	reads.a = sends.a = &xrc.a;
+	sends.srq = xrc.srq[0];
+	if (ibv_get_srq_num(xrc.srq[0], &sends.srq_number) ||
+	    ibv_get_srq_num(xrc.srq[1], &reads.srq_number))
+		bail("ibv_get_srq_num fails");
+	post_receive(&sends, 3, &to);
+	ok = command_runs("%s", stop_command);
+	post_word(&reads, 1, IBV_WR_RDMA_READ, 0);
+	post(&sends, &wr);
+	ok = ok && answers_are_missing(before);
+	ok = command_runs("%s", go_command) && ok &&
+	     cq_expect(xrc.a.send_cq, 1, IBV_WC_SUCCESS) &&
+	     cq_expect(xrc.a.send_cq, 2, IBV_WC_SUCCESS) &&
+	     cq_success(xrc.cq, 3, &wc) &&
+	     check(wc.byte_len == LONGEST, "%u bytes", wc.byte_len);
+	xrc_close(&xrc);
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	setup_open(&setup, &argc, argv, REGION_BYTES);
@@ -354,6 +395,7 @@ int main(int argc, char **argv)
 	tap_ok(repeated_rc(), "RC: what arrives twice is carried out once");
 	tap_ok(repeated_raised(), "RC: after the limits were raised");
 	tap_ok(repeated_xrc(), "XRC: the same");
+	tap_ok(repeated_two_queues(), "XRC: a READ of another queue's");
 	setup_close(&setup);
 	return tap_end();
 }

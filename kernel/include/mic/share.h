@@ -156,6 +156,8 @@ struct mic_lease_run {
  * @phys: address of the first, if all follow it
  * @run: where they are otherwise; the holder frees it with kvfree()
  * @nruns: how many there are of them
+ * @recall: the holder's: from now on no process maps them; before a number of
+ *	@revoke, which then takes away together what it can
  * @revoke: the holder's: on return no process has them mapped, nor will have;
  *	called at most once, under mic_lease_lock, in process context
  * @release: the backend's: nothing is mapped any more; called under
@@ -168,6 +170,7 @@ struct mic_lease {
 	phys_addr_t phys;
 	struct mic_lease_run *run;
 	u32 nruns;
+	void (*recall)(struct mic_lease *lease);
 	void (*revoke)(struct mic_lease *lease);
 	void (*release)(struct mic_lease *lease);
 	void *priv;

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * A WRITE among many queue pairs of one completion queue, or among many keys, takes as
+ * many instructions as one alone: nothing is searched. They are counted by the clock
+ * (./run vm --icount), from the post to the completion; which of them miss a cache is
+ * for the bench to show.
+ *
+ * usage: flat WHO: who executes the requests, for the names of the cases
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "counting.h"
+#include "setup.h"
+#include "tap.h"
+#include "work.h"
+
+enum {
+	QPS = 1000,
+	KEYS = 100000,
+	USED = 1009, /* of the keys, far from each other */
+	DEPTH = 4,
+	REGION_BYTES = 4096,
+	TIMES = 3, /* the first one gets what is kept */
+};
+
+/* At most that many hundredths of one alone. */
+enum { LIMIT = 120 };
+
+struct place {
+	struct endpoint *from;
+	uint32_t rkey;
+};
+
+static struct setup setup;
+
+static bool write_at(const struct place *place, uint64_t *ns)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1), *bad;
+	struct ibv_wc wc;
+	uint64_t start;
+	int n, err;
+
+	send_wr_aim(&wr, setup.b_mem.rdma_addr, place->rkey);
+	start = now_ns();
+	err = ibv_post_send(place->from->qp, &wr, &bad);
+	do
+		n = ibv_poll_cq(place->from->send_cq, 1, &wc);
+	while (!err && !n);
+	*ns = now_ns() - start;
+	return check(!err && n == 1 && wc.status == IBV_WC_SUCCESS,
+		     "post %d, poll %d, status %d", err, n, wc.status);
+}
+
+/* The median of what one takes at each of @n places; 0 if it fails. */
+static uint64_t cost_at(const struct place *places, unsigned int n)
+{
+	uint64_t *values = calloc(n, sizeof(*values)), cost;
+	unsigned int i, k;
+
+	if (!values)
+		bail("no memory");
+	for (k = 0; k < TIMES; k++)
+		for (i = 0; i < n; i++)
+			if (!write_at(&places[i], &values[i])) {
+				free(values);
+				return 0;
+			}
+	cost = median(values, n) - clock_cost();
+	free(values);
+	return cost;
+}
+
+/* At @many of them and at the first one. */
+static bool is_flat(const struct place *many, unsigned int n)
+{
+	struct place alone[101];
+	uint64_t one, all;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(alone) / sizeof(alone[0]); i++)
+		alone[i] = many[0];
+	one = cost_at(alone, i);
+	all = cost_at(many, n);
+	tap_note("%llu instructions for one alone, %llu among many",
+		 (unsigned long long)one, (unsigned long long)all);
+	return check(one > 50 && all, "what is counted?") &&
+	       check(all * 100 <= one * LIMIT, "more than %d %%", LIMIT);
+}
+
+static bool among_queue_pairs(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint *a = calloc(QPS, sizeof(*a));
+	struct endpoint *b = calloc(QPS, sizeof(*b));
+	struct place *places = calloc(QPS, sizeof(*places));
+	unsigned int i;
+	bool ok;
+
+	if (!a || !b || !places)
+		bail("no memory");
+	options.depth = DEPTH;
+	options.send_cq = ibv_create_cq(setup.a_dev.ctx, QPS * DEPTH, NULL,
+					NULL, 0);
+	tap_must(options.send_cq, "ibv_create_cq");
+	for (i = 0; i < QPS; i++) {
+		struct endpoint_options other = options;
+
+		other.send_cq = NULL;
+		endpoint_create(&a[i], &setup.a_dev, &options);
+		endpoint_create(&b[i], &setup.b_dev, &other);
+		pair_connect(&a[i], &b[i]);
+		places[i].from = &a[i];
+		places[i].rkey = setup.b_mem.mr->rkey;
+	}
+	ok = is_flat(places, QPS);
+	for (i = 0; i < QPS; i++)
+		pair_destroy(&a[i], &b[i]);
+	tap_must(!ibv_destroy_cq(options.send_cq), "ibv_destroy_cq");
+	free(places);
+	free(b);
+	free(a);
+	return ok;
+}
+
+static bool among_keys(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_mr **mrs = calloc(KEYS, sizeof(struct ibv_mr *));
+	struct place places[USED];
+	struct endpoint a, b;
+	unsigned int i;
+	bool ok;
+
+	if (!mrs)
+		bail("no memory");
+	for (i = 0; i < KEYS; i++) {
+		mrs[i] = ibv_reg_mr(setup.b_dev.pd, setup.b_mem.addr,
+				    REGION_BYTES, ACCESS_ALL);
+		tap_must(mrs[i], "ibv_reg_mr: %s", strerror(errno));
+	}
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	for (i = 0; i < USED; i++) {
+		places[i].from = &a;
+		places[i].rkey = mrs[i * (KEYS / USED)]->rkey;
+	}
+	ok = is_flat(places, USED);
+	pair_destroy(&a, &b);
+	for (i = 0; i < KEYS; i++)
+		tap_must(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr");
+	free(mrs);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	const char *who = argc > 1 ? argv[1] : "?";
+
+	if (!tap_ok(clock_counts(), "%s: the clock counts instructions", who))
+		return tap_end();
+	setup_open(&setup, &argc, argv, REGION_BYTES);
+	tap_ok(among_queue_pairs(), "%s: a WRITE among %d queue pairs", who,
+	       QPS);
+	tap_ok(among_keys(), "%s: a WRITE among %d keys", who, KEYS);
+	setup_close(&setup);
+	return tap_end();
+}
