@@ -19,6 +19,7 @@ is to be told waits until it reads.
 import argparse
 import collections
 import errno
+import fcntl
 import grp
 import mmap
 import os
@@ -148,9 +149,21 @@ class Server:
             if peer.lost:
                 self.leaves(peer)
 
+    def entries(self):
+        """Of the region's node table: where, and whose doorbell they have."""
+        magic, version, nodes = HEADER.unpack_from(self.table)
+        if magic != MAGIC or version != REGION_VERSION:
+            return
+        for i in range(min(nodes, NODES_MAX)):
+            at = TABLE + i * ENTRY_SIZE
+            owner, _, doorbell, vectors = ENTRY.unpack_from(self.table, at)
+            if owner and vectors:
+                yield at, doorbell
+
     def number(self):
-        """One that nobody has."""
+        """One that nobody has, nor a device of the server before this one."""
         taken = {peer.number for peer in self.peers.values()}
+        taken.update(doorbell for _, doorbell in self.entries())
         while self.next in taken:
             self.next = (self.next + 1) % 65536
         number = self.next
@@ -216,13 +229,8 @@ class Server:
         self.say(f"device {peer.number} has left, {len(self.peers)} are there")
 
     def free_entries(self, number):
-        magic, version, nodes = HEADER.unpack_from(self.table)
-        if magic != MAGIC or version != REGION_VERSION:
-            return
-        for i in range(min(nodes, NODES_MAX)):
-            at = TABLE + i * ENTRY_SIZE
-            owner, _, doorbell, vectors = ENTRY.unpack_from(self.table, at)
-            if owner and vectors and doorbell == number:
+        for at, doorbell in self.entries():
+            if doorbell == number:
                 self.table[at:at + 4] = bytes(4)
         for other in self.peers.values():
             other.ring()
@@ -294,9 +302,25 @@ def open_file(args, group):
     return fd
 
 
+def lock_file(path):
+    """Two servers would give the same numbers to their devices.
+
+    The lock ends with this process: its descriptor is not the one that the
+    machines get.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fail(f"{path} is the region of another server",
+             "end that, name another file, or none")
+
+
 def open_memory(args, group):
     if args.file:
-        return open_file(args, group)
+        memory = open_file(args, group)
+        lock_file(args.file)
+        return memory
     memory = os.memfd_create("mic-region", os.MFD_CLOEXEC)
     os.ftruncate(memory, args.size or 256 << 20)
     return memory

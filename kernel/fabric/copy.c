@@ -51,6 +51,34 @@ static void mic_copy_run(void *dst, const void *src, size_t len)
 		memmove(dst, src, len);	/* they may be the same memory */
 }
 
+/* The last run: its end, which is within a word, is stored after all else. */
+static void mic_copy_last_run(void *dst, const void *src, size_t len)
+{
+	const size_t most = ((uintptr_t)dst + len - 1) % sizeof(u64) + 1;
+	const size_t end = min(most, len);
+	union {
+		u64 word;
+		u8 byte[sizeof(u64)];
+	} last = {};
+	size_t i;
+
+	if (unlikely(!dst))
+		return;
+	if (likely(src))
+		memcpy(last.byte, src + len - end, end);
+	mic_copy_run(dst, src, len - end);
+	dst += len - end;
+	smp_wmb();
+	if (end == sizeof(u64)) {
+		WRITE_ONCE(*(u64 *)dst, last.word);
+		return;
+	}
+	for (i = 0; i < end; i++) {
+		WRITE_ONCE(*(u8 *)(dst + i), last.byte[i]);
+		smp_wmb();
+	}
+}
+
 /**
  * mic_sgl_copy - copy between two lists of pieces
  * @dst: target
@@ -59,9 +87,9 @@ static void mic_copy_run(void *dst, const void *src, size_t len)
  * @src_off: first byte to read, counted over the whole of @src
  * @len: bytes; both lists hold that many from their offset on
  *
- * Runs that do not overlap are copied in ascending order of address. The
- * source may be written by user space meanwhile; which bytes arrive is then
- * unspecified.
+ * Runs are copied one after the other, and the last byte is written last: who
+ * waits for it in memory finds the others, too. The source may be written by
+ * user space meanwhile; which bytes arrive is then unspecified.
  *
  * Context: any; the caller bounds @len.
  */
@@ -80,7 +108,10 @@ void mic_sgl_copy(const struct mic_sgl *dst, u64 dst_off,
 		void *d = mic_cursor_peek(&to, &n);
 		const void *s = mic_cursor_peek(&from, &n);
 
-		mic_copy_run(d, s, n);
+		if (n == len)
+			mic_copy_last_run(d, s, n);
+		else
+			mic_copy_run(d, s, n);
 		to.off += n;
 		from.off += n;
 		len -= n;

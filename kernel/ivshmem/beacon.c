@@ -112,7 +112,7 @@ static void mic_beacons_set(const struct mic_ivs *ivs, u32 owner)
 		node->region = ivs->id;
 		node->slot = ivs->slot;
 		/* whose it is after what it is */
-		smp_store_release(&node->owner, owner);
+		virt_store_release(&node->owner, owner);
 	}
 }
 

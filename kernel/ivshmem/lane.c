@@ -36,7 +36,7 @@ void mic_lane_tx_reset(struct mic_lane_tx *lane)
 int mic_lane_room(const struct mic_lane_tx *lane, u32 bytes)
 {
 	/* what the reader did before it let go comes before what is written */
-	u32 used = lane->head - smp_load_acquire(lane->cons);
+	u32 used = lane->head - virt_load_acquire(lane->cons);
 
 	if (used > lane->size || !IS_ALIGNED(used, MIC_REGION_ALIGN))
 		return -EIO;
@@ -84,7 +84,7 @@ void mic_lane_append(struct mic_lane_tx *lane, u32 bytes)
 void mic_lane_publish(struct mic_lane_tx *lane, u32 head)
 {
 	/* the records before their index */
-	smp_store_release(lane->prod, head);
+	virt_store_release(lane->prod, head);
 }
 
 /**
@@ -144,7 +144,7 @@ int mic_lane_peek(struct mic_lane_rx *lane, struct mic_rec *rec,
 
 	while (true) {
 		/* the index before the records */
-		u32 avail = smp_load_acquire(lane->prod) - lane->tail;
+		u32 avail = virt_load_acquire(lane->prod) - lane->tail;
 		u32 end = mic_lane_to_end(lane->tail, lane->size);
 
 		if (!avail)
@@ -175,5 +175,5 @@ void mic_lane_advance(struct mic_lane_rx *lane, u32 bytes)
 {
 	WRITE_ONCE(lane->tail, lane->tail + bytes);
 	/* what was read of the record before the room it gives */
-	smp_store_release(lane->cons, lane->tail);
+	virt_store_release(lane->cons, lane->tail);
 }

@@ -375,6 +375,44 @@ static void mic_ivs_shutdown(struct pci_dev *pdev)
 	mic_region_leave(ivs);
 }
 
+struct mic_ivs_release {
+	struct work_struct work;
+	struct device *dev;
+};
+
+static void mic_ivs_release(struct work_struct *work)
+{
+	struct mic_ivs_release *release =
+		container_of(work, struct mic_ivs_release, work);
+
+	/* which waits until the device's resume is over */
+	device_release_driver(release->dev);
+	put_device(release->dev);
+	kfree(release);
+}
+
+/*
+ * Another region: what is mapped of this node's old slice is somebody else's memory
+ * there, so the device goes, and with it all that is mapped.
+ */
+static int mic_ivs_is_lost(struct mic_ivs *ivs)
+{
+	struct mic_ivs_release *release;
+	u32 i;
+
+	dev_err(&ivs->pdev->dev, "this is another region now\n");
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_share_abandon(ivs->path[i]);
+	release = kmalloc(sizeof(*release), GFP_KERNEL);
+	if (!release)
+		return -ENOMEM;
+	INIT_WORK(&release->work, mic_ivs_release);
+	release->dev = get_device(&ivs->pdev->dev);
+	queue_work(mic_ivs_wq, &release->work);
+	return -ENODEV;
+}
+
 /* The tick takes the entry again, as if somebody else had taken it meanwhile. */
 static int mic_ivs_resume(struct device *dev)
 {
@@ -383,13 +421,8 @@ static int mic_ivs_resume(struct device *dev)
 
 	if (mic_is_aperture(to_pci_dev(dev)))
 		return 0;
-	if (!mic_region_stands(ivs)) {
-		dev_err(dev, "this is another region now\n");
-		for (i = 0; i < ivs->geo.nodes; i++)
-			if (ivs->path[i])
-				mic_share_abandon(ivs->path[i]);
-		return -ENODEV;
-	}
+	if (!mic_region_stands(ivs))
+		return mic_ivs_is_lost(ivs);
 	ivs->doorbell = readl(ivs->regs + MIC_IVS_POSITION) & 0xffff;
 	ivs->other = 0;
 	WRITE_ONCE(ivs->asleep, false);

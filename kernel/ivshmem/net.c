@@ -155,7 +155,9 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	if (!path) {
 		mic_net_flood(ivs, skb);
 	} else if (mic_net_send(path, skb)) {
-		WRITE_ONCE(path->net_stopped, false);
+		/* the path's own queue may wait while another has found room */
+		if (skb_get_queue_mapping(skb) == path->slot)
+			WRITE_ONCE(path->net_stopped, false);
 	} else {
 		/* a queue chosen by somebody else is not woken for this path */
 		if (skb_get_queue_mapping(skb) == path->slot &&
@@ -283,6 +285,13 @@ void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 
 static int mic_net_open(struct net_device *ndev)
 {
+	struct mic_ivs *ivs = mic_net_ivs(ndev);
+	u32 i;
+
+	/* what waited has been dropped */
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			WRITE_ONCE(ivs->path[i]->net_stopped, false);
 	netif_tx_start_all_queues(ndev);
 	return 0;
 }

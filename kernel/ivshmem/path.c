@@ -36,10 +36,12 @@ void mic_path_wake(struct mic_path *path)
  */
 void mic_path_ring_always(struct mic_path *path)
 {
-	if (path->vector < 0)
+	int vector = READ_ONCE(path->vector);
+
+	if (vector < 0)
 		return;
 	path->stat[MIC_STAT_RING]++;
-	mic_ivs_ring(path->ivs, path->doorbell, path->vector);
+	mic_ivs_ring(path->ivs, READ_ONCE(path->doorbell), vector);
 }
 
 /**
@@ -54,7 +56,7 @@ void mic_path_ring(struct mic_path *path)
 {
 	u32 need_kick;
 
-	smp_mb();	/* what was published, then the look at need_kick */
+	virt_mb();	/* what was published, then the look at need_kick */
 	need_kick = READ_ONCE(path->tx_ch->need_kick);
 	if (!need_kick || need_kick == READ_ONCE(path->rung))
 		return;
@@ -87,7 +89,7 @@ void mic_path_break(struct mic_path *path)
  */
 bool mic_path_is_in_session(const struct mic_path *path)
 {
-	smp_rmb();	/* what is in the lanes, then the word */
+	virt_rmb();	/* what is in the lanes, then the word */
 	return READ_ONCE(path->rx_ch->session) == READ_ONCE(path->word);
 }
 
@@ -107,7 +109,7 @@ int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes)
 	if (!room) {
 		path->stat[MIC_STAT_NO_ROOM]++;
 		WRITE_ONCE(path->tx_ch->want_room, 1);
-		smp_mb();	/* the wish, then another look */
+		virt_mb();	/* the wish, then another look */
 		room = mic_lane_room(lane, bytes);
 	}
 	/* in a new session it has not read anything yet */
@@ -124,7 +126,7 @@ static u64 mic_path_word(const struct mic_path *path)
 static void mic_path_publish(struct mic_path *path)
 {
 	/* the emptied lanes before the word */
-	smp_store_release(&path->tx_ch->session, mic_path_word(path));
+	virt_store_release(&path->tx_ch->session, mic_path_word(path));
 	mic_path_ring_always(path);
 }
 
@@ -135,7 +137,7 @@ static void mic_path_begin(struct mic_path *path)
 
 	/* who still looks at the lanes is to see that it is over */
 	WRITE_ONCE(path->tx_ch->session, 0);
-	smp_wmb();	/* that before the emptied lanes */
+	virt_wmb();	/* that before the emptied lanes */
 	for (i = 0; i < MIC_LANES; i++)
 		mic_lane_tx_reset(&path->tx[i]);
 	WRITE_ONCE(path->tx_ch->want_room, 0);
@@ -149,6 +151,7 @@ static void mic_path_set_up(struct mic_path *path, bool up)
 	mutex_lock(&path->tx_mutex);
 	spin_lock_bh(&path->net_lock);
 	WRITE_ONCE(path->up, up);
+	WRITE_ONCE(path->net_stopped, false);
 	path->stuck = false;
 	spin_unlock_bh(&path->net_lock);
 	mutex_unlock(&path->tx_mutex);
@@ -190,16 +193,26 @@ static void mic_path_read_gids(struct mic_path *path)
 	kfree(info);
 }
 
+/*
+ * How the other node is reached. Again and again: anybody can write there, and when
+ * its node has repaired it that is to count. Return: whether it has an address.
+ */
 static bool mic_path_read_entry(struct mic_path *path)
 {
 	u32 vectors = READ_ONCE(path->entry->vectors);
+	u8 mac[ETH_ALEN];
 
-	path->doorbell = READ_ONCE(path->entry->doorbell) & 0xffff;
-	path->vector = -1;
-	if (vectors && vectors <= MIC_IVS_VECTORS)
-		path->vector = path->ivs->slot % vectors;
-	memcpy(path->mac, path->entry->mac, sizeof(path->mac));
-	return is_valid_ether_addr(path->mac);
+	WRITE_ONCE(path->doorbell, READ_ONCE(path->entry->doorbell) & 0xffff);
+	WRITE_ONCE(path->vector, vectors && vectors <= MIC_IVS_VECTORS ?
+		   (int)(path->ivs->slot % vectors) : -1);
+	memcpy(mac, path->entry->mac, sizeof(mac));
+	barrier();	/* one copy, which is then checked */
+	if (!is_valid_ether_addr(mac))
+		return false;
+	/* who looks for an address meanwhile may miss this one once */
+	if (memcmp(path->mac, mac, sizeof(mac)))
+		memcpy(path->mac, mac, sizeof(mac));
+	return true;
 }
 
 static void mic_path_go_up(struct mic_path *path)
@@ -270,12 +283,12 @@ static void mic_path_see(struct mic_path *path, u32 session)
 }
 
 /* Is all as it was when the path came up? */
-static bool mic_path_stands(const struct mic_path *path, u32 term)
+static bool mic_path_stands(const struct mic_path *path, u32 term, u32 theirs)
 {
 	return term == path->term && READ_ONCE(path->alive) &&
 	       !READ_ONCE(path->broken) &&
 	       READ_ONCE(path->entry->owner) == path->up_peer &&
-	       lower_32_bits(path->word) == path->seen;
+	       theirs == path->seen;
 }
 
 /**
@@ -287,19 +300,22 @@ static bool mic_path_stands(const struct mic_path *path, u32 term)
 void mic_path_control(struct mic_path *path)
 {
 	/* the word before the lanes */
-	u64 word = smp_load_acquire(&path->rx_ch->session);
+	u64 word = virt_load_acquire(&path->rx_ch->session);
 	u32 theirs = lower_32_bits(word), seen = upper_32_bits(word);
 	u32 term = mic_ivs_term(path->ivs);
 
-	WRITE_ONCE(path->word, word);
 	if (path->up) {
-		if (mic_path_stands(path, term)) {
+		if (mic_path_stands(path, term, theirs)) {
+			WRITE_ONCE(path->word, word);
+			mic_path_read_entry(path);
 			mic_path_read_gids(path);
 			mic_aperture_look(path);
 			return;
 		}
+		/* the old word until then: see mic_path_is_in_session() */
 		mic_path_go_down(path);
 	}
+	WRITE_ONCE(path->word, word);
 	if (!term)
 		return;
 	if (term != path->term) {
@@ -328,7 +344,7 @@ void mic_path_look(struct mic_path *path)
 {
 	u32 owner = READ_ONCE(path->entry->owner);
 	/* the beat before what was announced before it */
-	u64 heartbeat = smp_load_acquire(&path->entry->heartbeat);
+	u64 heartbeat = virt_load_acquire(&path->entry->heartbeat);
 
 	if (owner != path->peer) {
 		WRITE_ONCE(path->peer, owner);

@@ -103,7 +103,7 @@ static int mic_path_receive(struct mic_path *path, int batch)
 	}
 	if (!done)
 		return 0;
-	smp_mb();	/* the room given, then the look whether it is wanted */
+	virt_mb();	/* the room given, then the look whether it is wanted */
 	if (READ_ONCE(path->rx_ch->want_room))
 		mic_path_ring(path);
 	return done;
@@ -120,7 +120,7 @@ static void mic_path_look_for_room(struct mic_path *path)
 	if (READ_ONCE(path->tx_ch->want_room) ||
 	    !list_empty_careful(&path->waiters)) {
 		WRITE_ONCE(path->tx_ch->want_room, 0);
-		smp_mb();	/* who finds none after this sets it again */
+		virt_mb();	/* who finds none after this sets it again */
 		mic_remote_room(path);
 	}
 	mic_net_room(path);
@@ -143,7 +143,7 @@ static bool mic_path_has_room_news(struct mic_path *path)
 static bool mic_path_has_control_news(struct mic_path *path)
 {
 	/* the word before the lanes */
-	u64 word = smp_load_acquire(&path->rx_ch->session);
+	u64 word = virt_load_acquire(&path->rx_ch->session);
 
 	return word != READ_ONCE(path->word) ||
 	       READ_ONCE(path->rx_ch->maps) != READ_ONCE(path->maps_seen) ||
@@ -294,7 +294,7 @@ static void mic_path_sleep(struct mic_path *path)
 	if (!++path->sleeps)
 		path->sleeps = 1;
 	mic_path_set_need_kick(path, path->sleeps);
-	smp_mb();	/* need_kick, then the last look */
+	virt_mb();	/* need_kick, then the last look */
 	if (!kthread_should_stop() && !kthread_should_park() &&
 	    !mic_path_has_news(path)) {
 		path->stat[MIC_STAT_SLEEP]++;

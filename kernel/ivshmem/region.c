@@ -105,7 +105,7 @@ static void mic_region_write_hdr(const struct mic_ivs *ivs,
 	hdr->slices = geo->slices;
 	hdr->slice_size = geo->slice_size;
 	/* everything before the magic */
-	smp_store_release(&hdr->magic, MIC_REGION_MAGIC);
+	virt_store_release(&hdr->magic, MIC_REGION_MAGIC);
 }
 
 /*
@@ -204,10 +204,10 @@ static bool mic_region_is_foreign(const struct mic_region_hdr *hdr)
 	if (mic_region_is_blank(hdr))
 		return false;
 	/* who formats has the lock before he writes, and the magic before he leaves */
-	smp_rmb();
+	virt_rmb();
 	if (READ_ONCE(hdr->lock))
 		return !mic_region_is_begun(hdr);
-	smp_rmb();	/* the lock before the magic */
+	virt_rmb();	/* the lock before the magic */
 	return READ_ONCE(hdr->magic) != MIC_REGION_MAGIC;
 }
 
@@ -255,7 +255,7 @@ int mic_region_attach(struct mic_ivs *ivs)
 
 	do {
 		/* the magic before everything else */
-		if (smp_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
+		if (virt_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
 			return mic_region_check(ivs, hdr);
 		if (mic_region_is_foreign(hdr))
 			break;
@@ -453,7 +453,7 @@ bool mic_region_beat(struct mic_ivs *ivs)
 	if (READ_ONCE(entry->owner) != ivs->owner)
 		return false;
 	/* what was announced before the first beat */
-	smp_store_release(&entry->heartbeat, entry->heartbeat + 1);
+	virt_store_release(&entry->heartbeat, entry->heartbeat + 1);
 	return true;
 }
 
@@ -512,11 +512,11 @@ void mic_region_publish_gids(struct mic_ivs *ivs)
 	/* another than before, also if somebody else has written there */
 	ivs->gid_seq = (READ_ONCE(entry->gid_seq) & ~1U) + 2;
 	WRITE_ONCE(entry->gid_seq, ivs->gid_seq - 1);
-	smp_wmb();	/* odd before the change */
+	virt_wmb();	/* odd before the change */
 	memcpy(entry->gid, ivs->gids, sizeof(entry->gid));
 	WRITE_ONCE(entry->ngid, ivs->ngid);
 	/* the change before even */
-	smp_store_release(&entry->gid_seq, ivs->gid_seq);
+	virt_store_release(&entry->gid_seq, ivs->gid_seq);
 }
 
 /**
@@ -546,7 +546,7 @@ int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
 			 struct mic_gid_info *info)
 {
 	/* even before the GIDs */
-	u32 before = smp_load_acquire(&entry->gid_seq);
+	u32 before = virt_load_acquire(&entry->gid_seq);
 	int n, i;
 
 	if (before & 1 || before == *seq)
@@ -556,7 +556,7 @@ int mic_region_read_gids(const struct mic_region_node *entry, u32 *seq,
 		memcpy(info[i].gid.raw, entry->gid[i].gid, sizeof(info->gid));
 		memcpy(info[i].mac, entry->gid[i].mac, sizeof(info->mac));
 	}
-	smp_rmb();	/* the GIDs before the second look */
+	virt_rmb();	/* the GIDs before the second look */
 	if (READ_ONCE(entry->gid_seq) != before)
 		return -EAGAIN;
 	*seq = before;

@@ -139,6 +139,8 @@ extern struct workqueue_struct *mic_wq;
 /* port.c */
 int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		     struct ib_udata *udata);
+int mic_modify_device(struct ib_device *ibdev, int mask,
+		      struct ib_device_modify *attr);
 int mic_query_port(struct ib_device *ibdev, u32 port,
 		   struct ib_port_attr *attr);
 int mic_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);

@@ -113,6 +113,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.mmap = mic_mmap,
 	.mmap_free = mic_mmap_free,
 	.modify_cq = mic_modify_cq,
+	.modify_device = mic_modify_device,
 	.modify_qp = mic_modify_qp,
 	.modify_srq = mic_modify_srq,
 	.poll_cq = mic_poll_cq,
@@ -233,12 +234,13 @@ err_dealloc:
 	return err;
 }
 
-static int mic_newlink(const char *name, struct net_device *ndev)
+/* From the look whether a netdev has a device until it has. */
+static DEFINE_MUTEX(mic_newlink_lock);
+
+static int mic_newlink_locked(const char *name, struct net_device *ndev)
 {
 	struct ib_device *ibdev;
 
-	if (ndev->flags & IFF_LOOPBACK || ndev->type != ARPHRD_ETHER)
-		return -EINVAL;
 	ibdev = ib_device_get_by_netdev(ndev, MIC_DRIVER_ID);
 	if (ibdev) {
 		ib_device_put(ibdev);
@@ -251,6 +253,19 @@ static int mic_newlink(const char *name, struct net_device *ndev)
 		return -EEXIST;
 	}
 	return mic_dev_create(name, ndev);
+}
+
+static int mic_newlink(const char *name, struct net_device *ndev)
+{
+	int err;
+
+	if (ndev->flags & IFF_LOOPBACK || ndev->type != ARPHRD_ETHER)
+		return -EINVAL;
+	/* rtnetlink's RDMA twin lets several at it */
+	mutex_lock(&mic_newlink_lock);
+	err = mic_newlink_locked(name, ndev);
+	mutex_unlock(&mic_newlink_lock);
+	return err;
 }
 
 static struct rdma_link_ops mic_link_ops = {

@@ -80,6 +80,18 @@ int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	return 0;
 }
 
+/* The description is for people, rdma-ndd writes the host's name there. */
+int mic_modify_device(struct ib_device *ibdev, int mask,
+		      struct ib_device_modify *attr)
+{
+	if (mask & ~IB_DEVICE_MODIFY_NODE_DESC)
+		return -EOPNOTSUPP;
+	if (mask & IB_DEVICE_MODIFY_NODE_DESC)
+		memcpy(ibdev->node_desc, attr->node_desc,
+		       sizeof(ibdev->node_desc));
+	return 0;
+}
+
 /* The largest MTU of RDMA that fits the netdev's, beside RoCE's headers. */
 static enum ib_mtu mic_mtu(const struct net_device *ndev)
 {

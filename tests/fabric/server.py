@@ -209,6 +209,28 @@ def a_file_is_made_and_used_again(folder):
 
 
 @case
+def a_file_has_one_server(folder):
+    path = f"{folder}/file"
+    with Server(folder, "-f", path, "-s", "1M") as server:
+        with Device(server) as a:
+            a.begin()
+            refuses(1, "another server", "-f", path, f"{folder}/second")
+            server.end()
+            # the machine goes on, and still has the file and its entry
+            table = mmap.mmap(a.memory, 1 << 20)
+            table[:16] = struct.pack("<8sII", b"mic-fab1", 2, 8)
+            entry = struct.pack("<IIII", 7, 1, a.number, 8)
+            table[ENTRY:ENTRY + 16] = entry
+            with Server(folder, "-f", path) as next_one:
+                with Device(next_one) as b:
+                    b.begin()
+                    must(b.number != a.number, "two have the same number")
+                with Device(next_one) as c:
+                    c.begin()
+                must(table[ENTRY:ENTRY + 16] == entry, "its entry is free")
+
+
+@case
 def it_ends_in_order(folder):
     for number in signal.SIGTERM, signal.SIGINT:
         with Server(folder, "-m", "660") as server, Device(server) as a:

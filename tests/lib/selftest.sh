@@ -91,7 +91,7 @@ own_lanes() {
 
 # The region's id, which its nodes write again.
 header_fails() {
-	scribbled 28 fails header=$EIO
+	scribbled 28 fails header=$EIO "memory=0|-$ENODEV"
 }
 
 memory_fails() {
@@ -113,7 +113,7 @@ heartbeat_fails() {
 	local status=0
 
 	$REGION poke "$(entry "$(<"$FABRIC/node")" 0)" 4 12345
-	with_dead_ms fails heartbeat=$EIO clock=$ETIMEDOUT message=-$ENOTCONN \
+	with_dead_ms fails "memory=0|-$ENODEV" heartbeat=$EIO clock=$ETIMEDOUT message=-$ENOTCONN \
 		verbs=$ENETDOWN || status=1
 	meet && [ "$status" -eq 0 ]
 }
