@@ -36,8 +36,13 @@ enum {
 	REFUSED_ROUNDS = 200,
 };
 
-/* How often libmic has asked for a window. It calls this function, not the library's. */
-static unsigned int imports;
+/*
+ * How often libmic has asked for a window, and given one back. It calls these functions,
+ * not the library's.
+ */
+static unsigned int imports, drops;
+/* There are no more mappings. */
+static bool no_mappings;
 
 int ioctl(int fd, unsigned long request, ...)
 {
@@ -47,9 +52,18 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(list, request);
 	arg = va_arg(list, long);
 	va_end(list);
-	if (request == MIC_IOC_IMPORT)
-		imports++;
+	imports += request == MIC_IOC_IMPORT;
+	drops += request == MIC_IOC_DROP;
 	return syscall(SYS_ioctl, fd, request, arg);
+}
+
+void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
+{
+	if (no_mappings) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return (void *)syscall(SYS_mmap, addr, length, prot, flags, fd, offset);
 }
 
 /* A page of b's memory each. */
@@ -309,6 +323,56 @@ static bool refused(struct test *test)
 	return ok;
 }
 
+/* The kernel has given a window, but it can't be mapped: it goes back, once. */
+static bool unmappable(struct test *test)
+{
+	struct key key = { .page = test->pages };
+	bool ok, direct;
+
+	key.mr = ibv_reg_mr(test->setup.b_dev.pd, key.page, PASSING_BYTES,
+			    ACCESS_ALL);
+	if (!key.mr)
+		bail("ibv_reg_mr: %s", strerror(errno));
+	add_key(test);
+	open_pair(test);
+	ok = writes(test, &test->key[0], 1, &direct) &&
+	     check(direct, "by the kernel");
+	imports = drops = 0;
+	no_mappings = true;
+	ok = ok && writes(test, &key, 2, &direct);
+	no_mappings = false;
+	ok = ok && check(!direct, "by the process") &&
+	     check(imports && imports == drops,
+		   "%u windows were given, %u given back", imports, drops) &&
+	     check(query(test).windows == 1, "%u windows in use",
+		   query(test).windows);
+	close_pair(test);
+	drop_keys(test);
+	ibv_dereg_mr(key.mr);
+	return ok;
+}
+
+/* Nobody looks at the key of what has no data: it isn't guessed by that. */
+static bool without_data(struct test *test)
+{
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, NULL, 0);
+	bool ok = true;
+	unsigned int i;
+
+	open_pair(test);
+	imports = 0;
+	for (i = 0; i < FEW && ok; i++) {
+		wr.opcode = i % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+		send_wr_aim(&wr, 4096 * i, 0x12345600 + i);
+		post_send(&test->a, &wr);
+		ok = cq_expect(test->a.send_cq, 1, IBV_WC_SUCCESS);
+	}
+	ok = ok &&
+	     check(!imports, "the kernel was asked for %u windows", imports);
+	close_pair(test);
+	return ok;
+}
+
 /* --- the key of no region -------------------------------------------------------- */
 
 /* Once a region is gone an lkey of 0 is not taken for its key. */
@@ -475,6 +539,9 @@ int main(int argc, char **argv)
 	       PASSING);
 	tap_ok(refused(&test), "%u keys that have no window: asked for once",
 	       REFUSED);
+	tap_ok(unmappable(&test),
+	       "a window that can't be mapped is given back");
+	tap_ok(without_data(&test), "without data no window is asked for");
 	tap_ok(no_region(&test), "an lkey of 0 after a region was used");
 	most(&test);
 	munmap(test.pages, MANY * PAGE_BYTES);

@@ -100,8 +100,7 @@ static char *get_remote(const struct mic_window *window,
 	uint64_t off = req->remote_addr - window->start;
 	char *addr;
 
-	/* what 0 bytes need is another question */
-	if (!bytes || bytes > window->length || off > window->length - bytes ||
+	if (bytes > window->length || off > window->length - bytes ||
 	    bytes > MIC_DIRECT_MAX_BYTES)
 		return NULL;
 	addr = window->addr + off;
@@ -245,13 +244,19 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 		return false;
 	if (!get_local(qp, req, &local) || (signaled && !has_room(cq)))
 		return false;
+	/* nobody looks at the key then (IBA 9.7.4.1.5), so it may be none */
+	if (!local.bytes)
+		return false;
 	window = mic_direct_window(qp, req->rkey);
 	if (!window || !(window->access & right))
 		return false;
 	remote = get_remote(window, req, local.bytes);
 	if (!remote)
 		return false;
-	mic_execute_begin(req->opcode == MIC_WR_RDMA_READ);
+	if (is_atomic(req->opcode))
+		mic_execute_begin_atomic();
+	else
+		mic_execute_begin(req->opcode == MIC_WR_RDMA_READ);
 	if (!transfer(req, window, &local, remote))
 		return false;
 	mic_execute_count(qp, direct_count(req->opcode), local.bytes);

@@ -138,9 +138,15 @@ struct ibv_mr *mic_import_mr(struct ibv_pd *pd, uint32_t handle)
 	return finish_mr(vmr, ibv_cmd_query_mr(pd, vmr, handle));
 }
 
+/* Who has imported it may have destroyed it, and this is who registered it. */
 void mic_unimport_mr(struct ibv_mr *mr)
 {
-	free(container_of(mr, struct verbs_mr, ibv_mr));
+	struct verbs_mr *vmr = container_of(mr, struct verbs_mr, ibv_mr);
+	struct mic_key key;
+
+	if (vmr->mr_type != IBV_MR_TYPE_IMPORTED_MR)
+		mic_keys_take(mr_keys(vmr), mr->lkey, &key);
+	free(vmr);
 }
 
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,

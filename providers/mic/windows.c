@@ -168,8 +168,10 @@ static int ask(struct mic_windows *windows, struct mic_window_import *req,
 static int finish(struct mic_windows *windows, struct mic_window *window,
 		  int err)
 {
-	if (err)
+	if (err) {
 		ioctl(windows->fd, MIC_IOC_DROP, (unsigned long)window->slot);
+		window->access = 0; /* the slot is somebody else's now */
+	}
 	return err;
 }
 

@@ -196,6 +196,38 @@ static bool registers_for_first(struct stage *stage)
 	return ok;
 }
 
+/* A region of the first one's that the second one destroys: it has no key then. */
+static bool destroyed_by_second(struct stage *stage)
+{
+	struct side *side = stage->side;
+	uint32_t mine = 0, handle;
+	struct region region;
+	struct ibv_sge sge;
+	struct ibv_mr *mr;
+	bool ok = true;
+
+	if (!side->second) {
+		region_create(&region, side->setup.a_dev.pd, BYTES);
+		sge = region_sge(&region, 0, BYTES);
+		mine = region.mr->handle;
+		ok = first_reads(stage, &sge, IBV_WC_SUCCESS);
+	}
+	exchange(side, &mine, &handle, sizeof(mine));
+	if (side->second) {
+		mr = ibv_import_mr(stage->dev.pd, handle);
+		ok = check(mr, "ibv_import_mr: %s", strerror(errno)) &&
+		     check(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	}
+	ok = meet(side, ok);
+	if (!side->second) {
+		ibv_unimport_mr(region.mr);
+		region.mr = NULL;
+		ok = first_reads(stage, &sge, IBV_WC_LOC_PROT_ERR) && ok;
+		region_destroy(&region);
+	}
+	return ok;
+}
+
 /* Handles of nothing, and a descriptor of no device. */
 static bool refuses(struct stage *stage)
 {
@@ -241,6 +273,7 @@ static const struct {
 	{ moves_imported, "import: data of the other process's region" },
 	{ imported_bounds, "import: no more than that region" },
 	{ registers_for_first, "import: a region for the other process" },
+	{ destroyed_by_second, "import: a region that the importer destroys" },
 	{ refuses, "import: what is refused" },
 	{ lets_go, "import: the first process keeps what it has" },
 };
