@@ -245,7 +245,8 @@ int scif_close(scif_epd_t epd);
  *
  * Return: the port.
  * Errors: EACCES (privileged port), EINVAL (bound before, or the port is in
- * use), EISCONN (listening or connected), ENOSPC (no port left).
+ * use), EISCONN (listening or connected), ENOSPC (no port left), ENODEV (the
+ * node's device was removed).
  */
 int scif_bind(scif_epd_t epd, uint16_t pn);
 
@@ -275,7 +276,8 @@ int scif_listen(scif_epd_t epd, int backlog);
  * Errors: EINVAL (@dst is NULL, its port is 0, or the endpoint was
  * connected before), ENODEV (no such node, or it does not answer),
  * ECONNREFUSED (nobody listens, or the backlog is full), EOPNOTSUPP (the endpoint
- * listens), EISCONN, EINPROGRESS, EINTR, ENOSPC, ENOMEM.
+ * listens), EISCONN, EINPROGRESS, EINTR, ENOSPC, ENOMEM, EACCES (this
+ * thread's credentials changed).
  */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
 

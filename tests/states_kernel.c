@@ -90,14 +90,59 @@ static bool kernel_refuses_rate(struct ibv_qp *qp)
 	       ok;
 }
 
+struct attempt {
+	const char *name;
+	struct ib_uverbs_modify_qp attr;
+	int error;
+};
+
+static bool attempted(struct pair *pair, const struct attempt *attempts,
+		      unsigned int n)
+{
+	bool ok = true;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		ok = expect_error(attempts[i].name,
+				  modify_raw(pair->a.qp, attempts[i].attr),
+				  attempts[i].error) &&
+		     ok;
+	return ok;
+}
+
+/* What may be changed when the send queue is drained only. */
+static bool kernel_refuses_reads(struct pair *pair)
+{
+	static const struct attempt attempts[] = {
+		{ "as many READs at once as there can be",
+		  { .attr_mask = IBV_QP_MAX_QP_RD_ATOMIC,
+		    .max_rd_atomic = 128 },
+		  0 },
+		{ "more",
+		  { .attr_mask = IBV_QP_MAX_QP_RD_ATOMIC,
+		    .max_rd_atomic = 129 },
+		  EINVAL },
+		{ "as many of the peer's",
+		  { .attr_mask = IBV_QP_MAX_DEST_RD_ATOMIC,
+		    .max_dest_rd_atomic = 128 },
+		  0 },
+		{ "more of the peer's",
+		  { .attr_mask = IBV_QP_MAX_DEST_RD_ATOMIC,
+		    .max_dest_rd_atomic = 129 },
+		  EINVAL },
+	};
+	bool ok;
+
+	endpoint_go(&pair->a, IBV_QPS_SQD);
+	ok = attempted(pair, attempts, COUNT(attempts));
+	endpoint_go(&pair->a, IBV_QPS_RTS);
+	return ok;
+}
+
 /* The kernel refuses them itself, and what is beyond its limits. */
 bool kernel_refuses_attributes(struct pair *pair)
 {
-	static const struct {
-		const char *name;
-		struct ib_uverbs_modify_qp attr;
-		int error;
-	} attempts[] = {
+	static const struct attempt attempts[] = {
 		{ "nothing", { .attr_mask = 0 }, 0 },
 		{ "a timer",
 		  { .attr_mask = IBV_QP_MIN_RNR_TIMER, .min_rnr_timer = 31 },
@@ -115,18 +160,11 @@ bool kernel_refuses_attributes(struct pair *pair)
 		    .path_mig_state = IBV_MIG_REARM },
 		  EOPNOTSUPP },
 		{ "other capacities", { .attr_mask = IBV_QP_CAP }, EINVAL },
-		{ "more READs at once than there can be",
-		  { .attr_mask = IBV_QP_MAX_QP_RD_ATOMIC,
-		    .max_rd_atomic = 129 },
-		  EINVAL },
 	};
-	bool ok = kernel_refuses_rate(pair->a.qp);
-	unsigned int i;
+	bool ok;
 
-	for (i = 0; i < COUNT(attempts); i++)
-		ok = expect_error(attempts[i].name,
-				  modify_raw(pair->a.qp, attempts[i].attr),
-				  attempts[i].error) &&
-		     ok;
+	ok = kernel_refuses_rate(pair->a.qp);
+	ok = kernel_refuses_reads(pair) && ok;
+	ok = attempted(pair, attempts, COUNT(attempts)) && ok;
 	return expect_state(&pair->a, IBV_QPS_RTS) && ok;
 }

@@ -21,7 +21,7 @@
 #define NODES_FILE "/etc/scif/nodes"
 
 enum {
-	MAX_LOCAL = 64,
+	MAX_LOCAL = 4 * SCIF_MAX_NODES,
 	MAX_GIDS = 256,
 	MIC_VENDOR = 0x1af4, /* udev may rename devices */
 	MIC_PART = 0x6d63

@@ -176,7 +176,7 @@ bool post_on(struct liar *liar, struct ibv_qp *qp, enum ibv_wr_opcode opcode,
 				  .opcode = opcode,
 				  .send_flags = IBV_SEND_SIGNALED },
 			   *bad;
-	uint64_t end = now_ms() + 1000;
+	uint64_t end = now_ms() + 1000ULL * slowness();
 	unsigned int round = 0;
 	struct ibv_wc wc;
 

@@ -33,7 +33,7 @@ enum {
 	MANY_QPS = 100,
 	MOST_SGES = 32,
 	KEPT_BYTES = 8192 - 7321,
-	GIVE_BACK_MS = 5000
+	GIVE_BACK_MS = 30000
 };
 
 static struct setup setup;
@@ -294,7 +294,7 @@ static bool all_used(struct endpoint *a)
 /* Bytes that each has more than @before: the fewest there are within a time. */
 static long kept(uint64_t before)
 {
-	uint64_t end = now_ms() + GIVE_BACK_MS;
+	uint64_t end = now_ms() + GIVE_BACK_MS * slowness();
 	long least = 0, bytes;
 	bool first = true;
 

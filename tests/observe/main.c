@@ -98,6 +98,7 @@ int main(int argc, char **argv)
 	test_port(&setup);
 	test_resources(&setup);
 	test_trace(&setup);
+	test_timers(&setup);
 	test_debugfs(&setup);
 	region_destroy(&setup.a_mem);
 	region_destroy(&setup.b_mem);

@@ -82,6 +82,7 @@ void test_resources(struct setup *setup);
 void test_links(struct setup *setup);
 void test_kinds(struct setup *setup);
 void test_debugfs(struct setup *setup);
+void test_timers(struct setup *setup);
 void test_trace(struct setup *setup);
 
 #endif /* TESTS_OBSERVE_H */

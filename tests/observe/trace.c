@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Tracepoints: which events, in which order, and what they say. Traced in an
- * instance of its own, so others who trace are left alone.
+ * Tracepoints: which events, in which order, and what they say.
  */
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "observe.h"
 #include "tap.h"
-#include "text.h"
+#include "tracing.h"
 
-#define TRACING "/sys/kernel/tracing"
-#define INSTANCE TRACING "/instances/observe"
-
-enum { MAX_EVENTS = 16, EVENT_BYTES = 160 };
+enum { MAX_EVENTS = 16 };
 
 /* What the trace has to say: parts of the lines, separated by spaces. */
 struct story {
@@ -39,75 +30,6 @@ static void tell(struct story *story, const char *fmt, ...)
 	va_end(args);
 	if (++story->count == MAX_EVENTS)
 		bail("more than %d events", MAX_EVENTS);
-}
-
-static void trace_open(void)
-{
-	if (access(TRACING "/instances", F_OK) &&
-	    mount("tracefs", TRACING, "tracefs", 0, NULL))
-		bail("cannot mount tracefs: %s", strerror(errno));
-	if (mkdir(INSTANCE, 0700) && errno != EEXIST)
-		bail(INSTANCE ": %s", strerror(errno));
-}
-
-static void trace_close(void)
-{
-	tap_must(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
-}
-
-static void trace_on(void)
-{
-	write_file(INSTANCE "/trace", "");
-	write_file(INSTANCE "/events/ib_mic/enable", "1");
-}
-
-/* Stop, and return what was traced. */
-static char *trace_off(void)
-{
-	char *text;
-
-	write_file(INSTANCE "/events/ib_mic/enable", "0");
-	text = text_of_file(INSTANCE "/trace");
-	if (!text)
-		bail(INSTANCE "/trace: %s", strerror(errno));
-	return text;
-}
-
-/* The next line that is an event. */
-static char *next_event(char **text)
-{
-	char *line;
-
-	do
-		line = next_line(text);
-	while (line && *line == '#');
-	return line;
-}
-
-/* Is @word there, with nothing but spaces around it? */
-static bool has_word(const char *line, const char *word)
-{
-	size_t length = strlen(word);
-	const char *at = line;
-
-	while ((at = strstr(at, word))) {
-		if ((at == line || at[-1] == ' ') &&
-		    (at[length] == ' ' || !at[length]))
-			return true;
-		at += length;
-	}
-	return false;
-}
-
-static bool has_words(const char *line, const char *words)
-{
-	char copy[EVENT_BYTES], *rest = copy, *word;
-
-	snprintf(copy, sizeof(copy), "%s", words);
-	while ((word = strsep(&rest, " ")))
-		if (!has_word(line, word))
-			return false;
-	return true;
 }
 
 static bool is_story(char *text, const struct story *story)
@@ -333,7 +255,7 @@ static bool nothing_traced(struct setup *setup)
 	free(trace_off());
 	pair_create(&setup->a, &setup->a_dev, &setup->b, &setup->b_dev,
 		    &options);
-	write_file(INSTANCE "/trace", "");
+	trace_clear();
 	ok = exchange(setup, IBV_WR_SEND, 64, 3);
 	pair_destroy(&setup->a, &setup->b);
 	text = trace_off();
