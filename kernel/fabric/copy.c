@@ -51,31 +51,31 @@ static void mic_copy_run(void *dst, const void *src, size_t len)
 		memmove(dst, src, len);	/* they may be the same memory */
 }
 
-/* The last run: its end, which is within a word, is stored after all else. */
+/* The last run: its end, which is within an aligned word, is stored after all else. */
 static void mic_copy_last_run(void *dst, const void *src, size_t len)
 {
-	const size_t most = ((uintptr_t)dst + len - 1) % sizeof(u64) + 1;
-	const size_t end = min(most, len);
-	union {
-		u64 word;
-		u8 byte[sizeof(u64)];
-	} last = {};
+	const size_t end = min(((uintptr_t)dst + len - 1) % sizeof(u64) + 1, len);
+	u8 last[sizeof(u64)];
+	u64 word = 0;
 	size_t i;
 
 	if (unlikely(!dst))
 		return;
-	if (likely(src))
-		memcpy(last.byte, src + len - end, end);
-	mic_copy_run(dst, src, len - end);
-	dst += len - end;
-	smp_wmb();
 	if (end == sizeof(u64)) {
-		WRITE_ONCE(*(u64 *)dst, last.word);
+		if (likely(src))
+			memcpy(&word, src + len - end, sizeof(word));
+		if (len > end)
+			mic_copy_run(dst, src, len - end);
+		smp_wmb();
+		WRITE_ONCE(*(u64 *)(dst + len - end), word);
 		return;
 	}
+	for (i = 0; i < end; i++)
+		last[i] = likely(src) ? *(const u8 *)(src + len - end + i) : 0;
+	mic_copy_run(dst, src, len - end);
 	for (i = 0; i < end; i++) {
-		WRITE_ONCE(*(u8 *)(dst + i), last.byte[i]);
 		smp_wmb();
+		WRITE_ONCE(*(u8 *)(dst + len - end + i), last[i]);
 	}
 }
 
