@@ -261,12 +261,17 @@ static bool refuses(struct stage *stage, size_t length)
 	return ok;
 }
 
-/* Once more: it is the kernel that executes the first one perhaps, not the last. */
+static bool by_refusal(struct stage *stage)
+{
+	return refuses(stage, MEMORY_BYTES + 1);
+}
+
+/* Several: it is the kernel that executes the first one perhaps, not the last. */
 static bool stays(struct stage *stage, const struct ending *ending)
 {
 	int i;
 
-	if (!refuses(stage, MEMORY_BYTES + 1))
+	if (!ending->end(stage))
 		return false;
 	for (i = 0; i < REQUESTS; i++)
 		if (!request(stage, IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS))
@@ -274,7 +279,8 @@ static bool stays(struct stage *stage, const struct ending *ending)
 	return true;
 }
 
-static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1, NULL };
+static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1,
+				      by_refusal };
 
 int main(int argc, char **argv)
 {

@@ -337,7 +337,8 @@ static bool unmappable(struct test *test)
 	open_pair(test);
 	ok = writes(test, &test->key[0], 1, &direct) &&
 	     check(direct, "by the kernel");
-	imports = drops = 0;
+	imports = 0;
+	drops = 0;
 	no_mappings = true;
 	ok = ok && writes(test, &key, 2, &direct);
 	no_mappings = false;

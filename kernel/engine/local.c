@@ -59,7 +59,7 @@ static enum ib_wc_status mic_reg_mr(struct mic_qp *qp)
 
 /* Of a kind, and in a domain, which stay as they are. */
 static bool mic_may_be_invalidated(const struct mic_qp *qp,
-				   const struct mic_mkey *mkey)
+				   struct mic_mkey *mkey)
 {
 	/* type 1 windows are unbound by binding them, IBA 10.6.7.2.4 */
 	return mkey->revocable && mkey->pd == mic_qp_pd(qp) &&

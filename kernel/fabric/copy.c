@@ -66,7 +66,7 @@ static void mic_copy_last_run(void *dst, const void *src, size_t len)
 			memcpy(&word, src + len - end, sizeof(word));
 		if (len > end)
 			mic_copy_run(dst, src, len - end);
-		smp_wmb();
+		smp_wmb();	/* all else, then this */
 		WRITE_ONCE(*(u64 *)(dst + len - end), word);
 		return;
 	}
@@ -74,7 +74,7 @@ static void mic_copy_last_run(void *dst, const void *src, size_t len)
 		last[i] = likely(src) ? *(const u8 *)(src + len - end + i) : 0;
 	mic_copy_run(dst, src, len - end);
 	for (i = 0; i < end; i++) {
-		smp_wmb();
+		smp_wmb();	/* what is before it, then this byte */
 		WRITE_ONCE(*(u8 *)(dst + len - end + i), last[i]);
 	}
 }

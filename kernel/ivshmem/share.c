@@ -45,7 +45,7 @@ static void mic_share_write(struct mic_path *path, u32 slot, u32 live)
 {
 	/* what is in the pages before the word that opens them */
 	virt_store_release(&path->granted[slot].grant,
-			  path->share[slot].gen << 1 | live);
+			   path->share[slot].gen << 1 | live);
 }
 
 static void mic_share_set(struct mic_path *path, u32 slot, u32 live)

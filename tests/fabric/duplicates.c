@@ -366,7 +366,8 @@ static bool repeated_two_queues(void)
 	xrc.srq[0] = xrc_create_srq(&xrc, 1, 1);
 	xrc.srq[1] = xrc_create_srq(&xrc, 1, 1);
 	xrc_connect(&xrc);
-	reads.a = sends.a = &xrc.a;
+	reads.a = &xrc.a;
+	sends.a = &xrc.a;
 	sends.srq = xrc.srq[0];
 	if (ibv_get_srq_num(xrc.srq[0], &sends.srq_number) ||
 	    ibv_get_srq_num(xrc.srq[1], &reads.srq_number))
