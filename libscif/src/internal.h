@@ -237,6 +237,8 @@ void scif_process_untick(void);
  */
 void scif_process_await(_Atomic uint64_t *since);
 void scif_process_had(_Atomic uint64_t *since);
+/* If it is counted, since now; what another thread has just ended stays 0. */
+void scif_process_still(_Atomic uint64_t *since);
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);

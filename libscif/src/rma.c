@@ -261,7 +261,7 @@ static void settle_release(struct scif_endpoint *ep)
 	} else if (!atomic_load(&rma->said)) {
 		scif_process_await(&rma->said);
 	} else if (scif_now_ms() >= atomic_load(&rma->said) + SAY_MS) {
-		atomic_store(&rma->said, scif_now_ms());
+		scif_process_still(&rma->said);
 		scif_reply(ep, 0, 0, 0);
 	}
 }
