@@ -224,9 +224,10 @@ scif_epd_t scif_open(void);
  *
  * Closes the connection, unregisters the windows, frees the port. What was
  * sent stays readable for the peer. Copies that were under way complete or fail.
- * Where dup() made other descriptors of it, only @epd ends. Same as close(), but
- * that the port is free when it returns, unless another thread waits in scif_poll():
- * that one ends within a second, and the endpoint with it.
+ * Where dup() made other descriptors of it, only @epd ends. Calls of other threads
+ * that wait end, too. Same as close(), but that the port is free when it returns,
+ * unless another thread waits in scif_poll(): that one ends within a second, and the
+ * endpoint with it.
  *
  * What is mapped, by either side, stays. The memory of windows that the peer has not
  * mapped is unlocked at once where nothing is, else ten seconds later.

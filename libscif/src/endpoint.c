@@ -21,6 +21,7 @@
 enum {
 	CM_BACKLOG = 1024,
 	PORT_TRIES = 64,
+	LEAVE_MS = 500,
 	CHOSEN_PORTS = SCIF_FIRST_SOURCE - SCIF_PORT_RSVD - 1
 };
 
@@ -182,6 +183,19 @@ static void end(struct scif_endpoint *ep)
 		scif_relax(round++);
 }
 
+/*
+ * Those who sleep in calls hold the file for a moment; another descriptor of it would
+ * for ever, and who sleeps on that one need not leave.
+ */
+static void wait_for_sleepers(struct scif_endpoint *ep)
+{
+	uint64_t until = scif_now_ms() + LEAVE_MS;
+	unsigned int round = 0;
+
+	while (atomic_load(&ep->sleepers) && scif_now_ms() < until)
+		scif_relax(round++);
+}
+
 SCIF_EXPORT int scif_close(scif_epd_t epd)
 {
 	SCIF_NO_CANCEL;
@@ -194,10 +208,12 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 	ret = close(epd);
 	/* Somebody may have looked in between. */
 	scif_table_doubt();
+	if (!scif_steer_is_closed(&ep->steer)) {
+		scif_wake_sleepers(ep);
+		wait_for_sleepers(ep);
+	}
 	if (scif_steer_is_closed(&ep->steer))
 		end(ep);
-	else
-		scif_wake_sleepers(ep);
 	scif_put(ep);
 	return ret;
 }
