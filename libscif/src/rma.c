@@ -196,9 +196,9 @@ static void take_mapped(struct scif_endpoint *ep,
 		return;
 	}
 	scif_map_peer_more(ep);
-	err = scif_check_connected(ep);
-	if (!err)
-		err = scif_window_mapped(ep, message->args[0], true);
+	err = scif_check_connected(ep) ?
+		      ECONNRESET :
+		      scif_window_mapped(ep, message->args[0], true);
 	if (err)
 		scif_map_peer_less(ep, 1);
 	scif_reply(ep, message->tag, err, 0);
