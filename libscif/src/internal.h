@@ -436,6 +436,7 @@ void scif_relax(unsigned int round);
 struct scif_wait {
 	unsigned int round;
 	uint64_t since; /* ms; 0: not for long yet */
+	uint64_t news;	/* how long it was when there was something new */
 	unsigned int probes;
 	bool slow;
 };
@@ -455,8 +456,8 @@ void scif_link_tick(struct scif_endpoint *ep);
 
 /* Wait a little, and don't let the progress thread wait: ms so far. */
 uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait);
-/* Before the peer's memory is read once more: false if it was for too long. */
-bool scif_link_again(struct scif_link *link, struct scif_wait *wait);
+/* Before the peer's memory is read once more: false if it is the same for too long. */
+bool scif_link_again(struct scif_link *link, struct scif_wait *wait, bool news);
 void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
 
 /* The connection is gone, as far as this side can tell. */

@@ -335,11 +335,16 @@ uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait)
 }
 
 /* What was done in between takes time, too: that counts from the start. */
-bool scif_link_again(struct scif_link *link, struct scif_wait *wait)
+bool scif_link_again(struct scif_link *link, struct scif_wait *wait, bool news)
 {
+	uint64_t waited;
+
 	if (wait->round < YIELD_ROUNDS)
 		wait->round = YIELD_ROUNDS;
-	return scif_link_wait(link, wait) < ANSWER_MS;
+	waited = scif_link_wait(link, wait);
+	if (news)
+		wait->news = waited;
+	return waited - wait->news < ANSWER_MS;
 }
 
 void scif_link_waited(struct scif_link *link, struct scif_wait *wait)
