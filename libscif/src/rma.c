@@ -267,21 +267,19 @@ static void settle_release(struct scif_endpoint *ep)
 }
 
 /*
- * With the settle lock: what can be answered now? True if something remains
- * to wait for.
+ * With the settle lock: what can be answered now, and freed, also when there is nobody
+ * to answer? True if something remains to wait for.
  */
 static bool settle(struct scif_endpoint *ep)
 {
 	struct scif_rma *rma = ep->rma;
-	bool remains;
+	bool answers = scif_queue_poll(ep), remains;
 
-	if (!scif_queue_poll(ep))
-		return false;
-	if (rma->waiting && is_complete(rma, rma->wait_posted)) {
+	if (answers && rma->waiting && is_complete(rma, rma->wait_posted)) {
 		rma->waiting = false;
 		scif_reply(ep, rma->wait_tag, 0, 0);
 	}
-	if (rma->releasing)
+	if (answers && rma->releasing)
 		settle_release(ep);
 	scif_windows_settle(ep);
 	scif_queue_lock(rma);

@@ -4,16 +4,25 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "behaviour.h"
 #include "clock.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
-enum { PORT = 2601, ROUNDS = 5 };
+enum {
+	PORT = 2601,
+	ROUNDS = 5,
+	MUCH = 4 << 20,
+	LITTLE = 64 << 10,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
+};
 
 /* A call that waits on a bound endpoint until that is closed. */
 struct waiter {
@@ -126,8 +135,46 @@ static bool port_is_free_of_waiters(void)
 	return ok;
 }
 
+/* Copies are under way, from memory that has been unregistered. */
+static bool end_unlocks_once(uint8_t *mem)
+{
+	enum { COPIES = 16 };
+	size_t before;
+	int own, other, i;
+	bool ok;
+
+	connect_pair(&own, &other);
+	ok = succeeds(peer_register(other, 0, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
+		      "the peer's register");
+	before = pinned();
+	ok = succeeds(scif_register(own, mem, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
+		      "register") &&
+	     ok;
+	for (i = 0; i < COPIES && ok; i++)
+		ok = succeeds(scif_writeto(own, 0, MUCH, 0, 0), 0, "copy");
+	ok = succeeds(scif_unregister(own, 0, MUCH), 0, "unregister") && ok;
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) && unpins(before + LITTLE) && ok;
+	scif_close(own);
+	return ok;
+}
+
+static bool end_unlocks(void)
+{
+	uint8_t *mem = fresh_pages(MUCH);
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < ROUNDS && ok; i++)
+		ok = end_unlocks_once(mem);
+	munmap(mem, MUCH);
+	return ok;
+}
+
 const struct behaviour closing_cases[] = {
 	{ 56, "a port is free when its endpoint is closed under a call",
 	  port_is_free_of_waiters },
+	{ 56, "the end under copies unlocks what was unregistered",
+	  end_unlocks },
 	{ 0, NULL, NULL }
 };
