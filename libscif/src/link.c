@@ -487,12 +487,14 @@ static bool is_there(struct scif_link *link, uint64_t now)
 void scif_link_tick(struct scif_endpoint *ep)
 {
 	struct scif_link *link = &ep->link;
-	uint64_t now = scif_now_ms();
+	uint64_t now;
 	bool there;
 
 	if (scif_state(ep) != SCIF_CONNECTED || !atomic_load(&link->ask) ||
 	    pthread_mutex_trylock(&link->lock))
 		return;
+	/* With the lock: not before what another thread has noted. */
+	now = scif_now_ms();
 	there = is_there(link, now);
 	if (there && !link->asked && now - link->answered >= PROBE_MS)
 		there = ask_peer(link, now);
