@@ -429,7 +429,11 @@ int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
 int scif_link_write_words(struct scif_link *link, const void *words,
 			  size_t place, uint32_t length);
 int scif_link_send(struct scif_link *link, const struct scif_message *message);
-/* Wait a little, the longer the more @round counts. */
+/*
+ * Wait a little, the longer the more @round counts: up to these, by spinning; then by
+ * leaving the processor to others; then asleep.
+ */
+enum { SCIF_SPIN_ROUNDS = 2000, SCIF_YIELD_ROUNDS = 4000 };
 void scif_relax(unsigned int round);
 
 /* Waiting for a completion; it begins as zeros. */

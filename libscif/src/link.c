@@ -16,8 +16,6 @@
 
 enum {
 	MAX_INLINE = 64,
-	SPIN_ROUNDS = 2000,
-	YIELD_ROUNDS = 4000,
 	SLOW_MS = 100,
 	PROBE_MS = 1000,
 	ANSWER_MS = 5000, /* a peer that does not answer is gone */
@@ -30,9 +28,9 @@ static const struct timespec nap = { .tv_nsec = 50000 };
 
 void scif_relax(unsigned int round)
 {
-	if (round < SPIN_ROUNDS)
+	if (round < SCIF_SPIN_ROUNDS)
 		scif_pause();
-	else if (round < YIELD_ROUNDS)
+	else if (round < SCIF_YIELD_ROUNDS)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);
@@ -319,7 +317,7 @@ uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait)
 {
 	uint64_t now, waited = 0;
 
-	if (wait->round >= YIELD_ROUNDS) {
+	if (wait->round >= SCIF_YIELD_ROUNDS) {
 		now = scif_now_ms();
 		if (!wait->since)
 			wait->since = now;
@@ -339,8 +337,8 @@ bool scif_link_again(struct scif_link *link, struct scif_wait *wait, bool news)
 {
 	uint64_t waited;
 
-	if (wait->round < YIELD_ROUNDS)
-		wait->round = YIELD_ROUNDS;
+	if (wait->round < SCIF_YIELD_ROUNDS)
+		wait->round = SCIF_YIELD_ROUNDS;
 	waited = scif_link_wait(link, wait);
 	if (news)
 		wait->news = waited;
