@@ -246,7 +246,8 @@ int scif_close(scif_epd_t epd);
  *
  * Return: the port.
  * Errors: EACCES (privileged port), EINVAL (bound before, or the port is in
- * use), EISCONN (listening or connected), ENOSPC (no port left).
+ * use), EISCONN (listening, connecting, or connected, also before), ENOSPC (no port
+ * left).
  */
 int scif_bind(scif_epd_t epd, uint16_t pn);
 
@@ -256,8 +257,8 @@ int scif_bind(scif_epd_t epd, uint16_t pn);
  * @backlog: how many may wait to be accepted
  *
  * Return: 0.
- * Errors: EINVAL (@backlog below 1, or not bound), EISCONN (listening or
- * connected).
+ * Errors: EINVAL (@backlog below 1, not bound, or connected before), EISCONN
+ * (listening, connecting or connected).
  */
 int scif_listen(scif_epd_t epd, int backlog);
 

@@ -290,13 +290,12 @@ static int do_bind(struct scif_endpoint *ep, uint16_t port)
 	switch (scif_state(ep)) {
 	case SCIF_UNBOUND:
 		return scif_hold_port(ep, port);
-	case SCIF_LISTENING:
-	case SCIF_CONNECTED:
-		return EISCONN;
+	case SCIF_BOUND:
+		return EINVAL;
 	case SCIF_CLOSED:
 		return EBADF;
 	default:
-		return EINVAL;
+		return EISCONN;
 	}
 }
 
@@ -327,6 +326,7 @@ static int do_listen(struct scif_endpoint *ep, int backlog)
 	case SCIF_BOUND:
 		break;
 	case SCIF_LISTENING:
+	case SCIF_CONNECTING:
 	case SCIF_CONNECTED:
 		return EISCONN;
 	case SCIF_CLOSED:
