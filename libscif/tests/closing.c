@@ -3,11 +3,13 @@
  * What is free when an endpoint is closed, or its connection has ended.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "behaviour.h"
@@ -171,10 +173,50 @@ static bool end_unlocks(void)
 	return ok;
 }
 
+/* Until @pipe ends. The number of the copy stays taken, and is no endpoint. */
+static int live_on(int pipe, int copy)
+{
+	char byte;
+
+	return read(pipe, &byte, 1) || fcntl(copy, F_GETFD) < 0 ||
+	       scif_send(copy, "x", 1, 0) != -1;
+}
+
+/* Of the endpoint there is only a number that no call has been given. */
+static bool child_keeps_no_copy(void)
+{
+	int own, other, copy, pipes[2], status;
+	pid_t child;
+	char byte;
+	bool ok;
+
+	connect_pair(&own, &other);
+	copy = dup(own);
+	close(own);
+	if (pipe2(pipes, O_CLOEXEC))
+		return check(false, "pipe");
+	child = fork();
+	if (!child) {
+		close(pipes[1]);
+		_exit(live_on(pipes[0], copy));
+	}
+	ok = succeeds(scif_send(copy, "a", 1, 1), 1, "the parent's send") &&
+	     succeeds(peer_recv(other, &byte, 1, 1), 1, "recv");
+	scif_close(copy);
+	ok = fails(peer_recv(other, &byte, 1, 1), ECONNRESET, "closed") && ok;
+	close(pipes[1]);
+	close(pipes[0]);
+	waitpid(child, &status, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	return check(!status, "the child ends with 0x%x", status) && ok;
+}
+
 const struct behaviour closing_cases[] = {
 	{ 56, "a port is free when its endpoint is closed under a call",
 	  port_is_free_of_waiters },
 	{ 56, "the end under copies unlocks what was unregistered",
 	  end_unlocks },
+	{ 56, "a forked child keeps no copy of a descriptor",
+	  child_keeps_no_copy },
 	{ 0, NULL, NULL }
 };
