@@ -224,9 +224,10 @@ scif_epd_t scif_open(void);
  *
  * Closes the connection, unregisters the windows, frees the port. What was
  * sent stays readable for the peer. Copies that were under way complete or fail.
- * Where dup() made other descriptors of it, only @epd ends. Same as close(), but
- * that the port is free when it returns, unless another thread waits in scif_poll():
- * that one ends within a second, and the endpoint with it.
+ * Where dup() made other descriptors of it, only @epd ends. Calls of other threads
+ * that wait end, too. Same as close(), but that the port is free when it returns,
+ * unless another thread waits in scif_poll(): that one ends within a second, and the
+ * endpoint with it.
  *
  * What is mapped, by either side, stays. The memory of windows that the peer has not
  * mapped is unlocked at once where nothing is, else ten seconds later.
@@ -245,8 +246,8 @@ int scif_close(scif_epd_t epd);
  *
  * Return: the port.
  * Errors: EACCES (privileged port), EINVAL (bound before, or the port is in
- * use), EISCONN (listening or connected), ENOSPC (no port left), ENODEV (the
- * node's device was removed).
+ * use), EISCONN (listening, connecting, or connected, also before), ENOSPC (no port
+ * left), ENODEV (the node's device was removed).
  */
 int scif_bind(scif_epd_t epd, uint16_t pn);
 
@@ -256,8 +257,8 @@ int scif_bind(scif_epd_t epd, uint16_t pn);
  * @backlog: how many may wait to be accepted
  *
  * Return: 0.
- * Errors: EINVAL (@backlog below 1, or not bound), EISCONN (listening or
- * connected).
+ * Errors: EINVAL (@backlog below 1, not bound, or connected before), EISCONN
+ * (listening, connecting or connected).
  */
 int scif_listen(scif_epd_t epd, int backlog);
 
@@ -378,7 +379,8 @@ int scif_free_dm(void *addr);
  *
  * The pages are locked in memory, on mic devices once for all of an endpoint's
  * windows that show the same range with the same protection. A window shows
- * them even if the memory is unmapped meanwhile.
+ * them even if the memory is unmapped meanwhile. Where no more can be locked, those
+ * that are about to be unlocked are waited for, two seconds at most.
  *
  * Return: the window's offset, or SCIF_REGISTER_FAILED.
  * Errors: EINVAL (flags, protection, alignment, length 0), EADDRINUSE (a window

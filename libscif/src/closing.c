@@ -33,7 +33,7 @@ void scif_released(struct scif_endpoint *ep, uint64_t number)
 
 	pthread_mutex_lock(&rma->lock);
 	if (rma->asking && !number) {
-		atomic_store(&rma->heard, scif_now_ms());
+		scif_process_still(&rma->heard);
 	} else if (rma->asking && number == rma->asked_release) {
 		rma->asking = false;
 		scif_process_had(&rma->heard);

@@ -249,20 +249,25 @@ static int read_once(struct scif_endpoint *ep)
 	return is_sane(ep->rma) ? 0 : ECONNRESET;
 }
 
-/* With the peer directory's lock. */
+/* With the peer directory's lock. One that is published anew takes time anew. */
 static int read_directory(struct scif_endpoint *ep)
 {
 	struct scif_link *link = &ep->link;
 	struct scif_wait wait = { 0 };
+	uint32_t last = 0, end;
+	bool news;
 	int err;
 
 	do {
 		pthread_mutex_lock(&link->lock);
 		err = read_once(ep);
+		end = atomic_load(&link->local->dir_before.end);
 		pthread_mutex_unlock(&link->lock);
-	} while (err == EAGAIN && scif_link_again(link, &wait));
+		news = end != last;
+		last = end;
+	} while (err == EAGAIN && scif_link_again(link, &wait, news));
 	scif_link_waited(link, &wait);
-	/* A directory that never holds still isn't one. */
+	/* A directory that is about to change for ever isn't one. */
 	if (err == EAGAIN || err == ECONNRESET) {
 		ep->rma->peer_count = 0;
 		scif_lost(ep);

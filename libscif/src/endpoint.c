@@ -21,6 +21,7 @@
 enum {
 	CM_BACKLOG = 1024,
 	PORT_TRIES = 64,
+	LEAVE_MS = 500,
 	CHOSEN_PORTS = SCIF_FIRST_SOURCE - SCIF_PORT_RSVD - 1
 };
 
@@ -182,6 +183,19 @@ static void end(struct scif_endpoint *ep)
 		scif_relax(round++);
 }
 
+/*
+ * Those who sleep in calls hold the file for a moment; another descriptor of it would
+ * for ever, and who sleeps on that one need not leave.
+ */
+static void wait_for_sleepers(struct scif_endpoint *ep)
+{
+	uint64_t until = scif_now_ms() + LEAVE_MS;
+	unsigned int round = 0;
+
+	while (atomic_load(&ep->sleepers) && scif_now_ms() < until)
+		scif_relax(round++);
+}
+
 SCIF_EXPORT int scif_close(scif_epd_t epd)
 {
 	SCIF_NO_CANCEL;
@@ -194,10 +208,12 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 	ret = close(epd);
 	/* Somebody may have looked in between. */
 	scif_table_doubt();
+	if (!scif_steer_is_closed(&ep->steer)) {
+		scif_wake_sleepers(ep);
+		wait_for_sleepers(ep);
+	}
 	if (scif_steer_is_closed(&ep->steer))
 		end(ep);
-	else
-		scif_wake_sleepers(ep);
 	scif_put(ep);
 	return ret;
 }
@@ -274,13 +290,12 @@ static int do_bind(struct scif_endpoint *ep, uint16_t port)
 	switch (scif_state(ep)) {
 	case SCIF_UNBOUND:
 		return scif_hold_port(ep, port);
-	case SCIF_LISTENING:
-	case SCIF_CONNECTED:
-		return EISCONN;
+	case SCIF_BOUND:
+		return EINVAL;
 	case SCIF_CLOSED:
 		return EBADF;
 	default:
-		return EINVAL;
+		return EISCONN;
 	}
 }
 
@@ -311,6 +326,7 @@ static int do_listen(struct scif_endpoint *ep, int backlog)
 	case SCIF_BOUND:
 		break;
 	case SCIF_LISTENING:
+	case SCIF_CONNECTING:
 	case SCIF_CONNECTED:
 		return EISCONN;
 	case SCIF_CLOSED:

@@ -237,6 +237,8 @@ void scif_process_untick(void);
  */
 void scif_process_await(_Atomic uint64_t *since);
 void scif_process_had(_Atomic uint64_t *since);
+/* If it is counted, since now; what another thread has just ended stays 0. */
+void scif_process_still(_Atomic uint64_t *since);
 /* Start what needs to run; 0 or an errno. */
 int scif_process_start(void);
 void scif_process_kick(void);
@@ -427,13 +429,18 @@ int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
 int scif_link_write_words(struct scif_link *link, const void *words,
 			  size_t place, uint32_t length);
 int scif_link_send(struct scif_link *link, const struct scif_message *message);
-/* Wait a little, the longer the more @round counts. */
+/*
+ * Wait a little, the longer the more @round counts: up to these, by spinning; then by
+ * leaving the processor to others; then asleep.
+ */
+enum { SCIF_SPIN_ROUNDS = 2000, SCIF_YIELD_ROUNDS = 4000 };
 void scif_relax(unsigned int round);
 
 /* Waiting for a completion; it begins as zeros. */
 struct scif_wait {
 	unsigned int round;
 	uint64_t since; /* ms; 0: not for long yet */
+	uint64_t news;	/* how long it was when there was something new */
 	unsigned int probes;
 	bool slow;
 };
@@ -453,8 +460,8 @@ void scif_link_tick(struct scif_endpoint *ep);
 
 /* Wait a little, and don't let the progress thread wait: ms so far. */
 uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait);
-/* Before the peer's memory is read once more: false if it was for too long. */
-bool scif_link_again(struct scif_link *link, struct scif_wait *wait);
+/* Before the peer's memory is read once more: false if it is the same for too long. */
+bool scif_link_again(struct scif_link *link, struct scif_wait *wait, bool news);
 void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
 
 /* The connection is gone, as far as this side can tell. */

@@ -16,8 +16,6 @@
 
 enum {
 	MAX_INLINE = 64,
-	SPIN_ROUNDS = 2000,
-	YIELD_ROUNDS = 4000,
 	SLOW_MS = 100,
 	PROBE_MS = 1000,
 	ANSWER_MS = 5000, /* a peer that does not answer is gone */
@@ -30,9 +28,9 @@ static const struct timespec nap = { .tv_nsec = 50000 };
 
 void scif_relax(unsigned int round)
 {
-	if (round < SPIN_ROUNDS)
+	if (round < SCIF_SPIN_ROUNDS)
 		scif_pause();
-	else if (round < YIELD_ROUNDS)
+	else if (round < SCIF_YIELD_ROUNDS)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);
@@ -319,7 +317,7 @@ uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait)
 {
 	uint64_t now, waited = 0;
 
-	if (wait->round >= YIELD_ROUNDS) {
+	if (wait->round >= SCIF_YIELD_ROUNDS) {
 		now = scif_now_ms();
 		if (!wait->since)
 			wait->since = now;
@@ -335,11 +333,16 @@ uint64_t scif_link_wait(struct scif_link *link, struct scif_wait *wait)
 }
 
 /* What was done in between takes time, too: that counts from the start. */
-bool scif_link_again(struct scif_link *link, struct scif_wait *wait)
+bool scif_link_again(struct scif_link *link, struct scif_wait *wait, bool news)
 {
-	if (wait->round < YIELD_ROUNDS)
-		wait->round = YIELD_ROUNDS;
-	return scif_link_wait(link, wait) < ANSWER_MS;
+	uint64_t waited;
+
+	if (wait->round < SCIF_YIELD_ROUNDS)
+		wait->round = SCIF_YIELD_ROUNDS;
+	waited = scif_link_wait(link, wait);
+	if (news)
+		wait->news = waited;
+	return waited - wait->news < ANSWER_MS;
 }
 
 void scif_link_waited(struct scif_link *link, struct scif_wait *wait)
@@ -482,12 +485,14 @@ static bool is_there(struct scif_link *link, uint64_t now)
 void scif_link_tick(struct scif_endpoint *ep)
 {
 	struct scif_link *link = &ep->link;
-	uint64_t now = scif_now_ms();
+	uint64_t now;
 	bool there;
 
 	if (scif_state(ep) != SCIF_CONNECTED || !atomic_load(&link->ask) ||
 	    pthread_mutex_trylock(&link->lock))
 		return;
+	/* With the lock: not before what another thread has noted. */
+	now = scif_now_ms();
 	there = is_there(link, now);
 	if (there && !link->asked && now - link->answered >= PROBE_MS)
 		there = ask_peer(link, now);

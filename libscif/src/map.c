@@ -156,7 +156,10 @@ static int to_errno(int error)
 	}
 }
 
-/* One part, at @place. */
+/*
+ * One part, at @place. It counts before it is there: a connection that ends then keeps
+ * the queue pair.
+ */
 static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
 		    int prot, uint8_t *place, struct part *part)
 {
@@ -164,18 +167,30 @@ static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
 
 	if (err)
 		return err;
+	count_more(ep);
 	part->id = piece->window;
 	part->window = ep->link.dev->direct->map(
 		ep->link.rma_qp, piece->addr, piece->key, piece->length,
 		prot & SCIF_PROT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ,
 		place);
-	if (part->window) {
-		count_more(ep);
+	if (part->window)
 		return 0;
-	}
 	err = to_errno(errno);
 	tell(ep, SCIF_UNMAPPED, piece->window);
+	count_less(ep, 1);
 	return err;
+}
+
+/* A connection that ended before the parts counted takes them along. */
+static int check_parts(const struct mapping *mapping)
+{
+	struct scif_endpoint *ep = mapping->ep;
+	unsigned int i;
+
+	for (i = 0; i < mapping->count; i++)
+		if (!ep->link.dev->direct->is_valid(mapping->parts[i].window))
+			return ECONNRESET;
+	return scif_check_connected(ep);
 }
 
 static int unmap_parts(struct mapping *mapping)
@@ -210,6 +225,8 @@ static int map_parts(struct mapping *mapping, const struct scif_pieces *pieces,
 		mapping->count++;
 	}
 	mapping->mapped = at - mapping->addr;
+	if (!err)
+		err = check_parts(mapping);
 	if (!err)
 		madvise(mapping->addr, mapping->length, MADV_DONTFORK);
 	return err;

@@ -130,19 +130,28 @@ static int by_name(const void *a, const void *b)
 	return order ? order : two->first - one->first;
 }
 
+/*
+ * Without rdma_cm, which would keep the devices open: who asks only for numbers may
+ * have children that use the library.
+ */
 static unsigned int find_local(struct local_address *list)
 {
-	struct ibv_context **contexts;
+	struct ibv_device **devices;
+	struct ibv_context *ctx;
 	unsigned int count = 0;
-	int i, devices;
+	int i;
 
-	contexts = rdma_get_devices(&devices);
-	if (!contexts)
+	devices = ibv_get_device_list(NULL);
+	if (!devices)
 		return 0;
-	for (i = 0; i < devices; i++)
-		count += device_addresses(contexts[i], list + count,
-					  MAX_LOCAL - count);
-	rdma_free_devices(contexts);
+	for (i = 0; devices[i]; i++) {
+		ctx = ibv_open_device(devices[i]);
+		if (!ctx)
+			continue;
+		count += device_addresses(ctx, list + count, MAX_LOCAL - count);
+		ibv_close_device(ctx);
+	}
+	ibv_free_device_list(devices);
 	qsort(list, count, sizeof(*list), by_name);
 	return count;
 }

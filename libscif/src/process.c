@@ -175,6 +175,14 @@ void scif_process_had(_Atomic uint64_t *since)
 		atomic_fetch_sub(&scif_process.awaited, 1);
 }
 
+void scif_process_still(_Atomic uint64_t *since)
+{
+	uint64_t now = scif_now_ms(), before = atomic_load(since);
+
+	while (before && !atomic_compare_exchange_weak(since, &before, now))
+		;
+}
+
 /* With the connections' lock: whom an event is for. */
 static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 {

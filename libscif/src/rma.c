@@ -196,9 +196,9 @@ static void take_mapped(struct scif_endpoint *ep,
 		return;
 	}
 	scif_map_peer_more(ep);
-	err = scif_check_connected(ep);
-	if (!err)
-		err = scif_window_mapped(ep, message->args[0], true);
+	err = scif_check_connected(ep) ?
+		      ECONNRESET :
+		      scif_window_mapped(ep, message->args[0], true);
 	if (err)
 		scif_map_peer_less(ep, 1);
 	scif_reply(ep, message->tag, err, 0);
@@ -261,27 +261,25 @@ static void settle_release(struct scif_endpoint *ep)
 	} else if (!atomic_load(&rma->said)) {
 		scif_process_await(&rma->said);
 	} else if (scif_now_ms() >= atomic_load(&rma->said) + SAY_MS) {
-		atomic_store(&rma->said, scif_now_ms());
+		scif_process_still(&rma->said);
 		scif_reply(ep, 0, 0, 0);
 	}
 }
 
 /*
- * With the settle lock: what can be answered now? True if something remains
- * to wait for.
+ * With the settle lock: what can be answered now, and freed, also when there is nobody
+ * to answer? True if something remains to wait for.
  */
 static bool settle(struct scif_endpoint *ep)
 {
 	struct scif_rma *rma = ep->rma;
-	bool remains;
+	bool answers = scif_queue_poll(ep), remains;
 
-	if (!scif_queue_poll(ep))
-		return false;
-	if (rma->waiting && is_complete(rma, rma->wait_posted)) {
+	if (answers && rma->waiting && is_complete(rma, rma->wait_posted)) {
 		rma->waiting = false;
 		scif_reply(ep, rma->wait_tag, 0, 0);
 	}
-	if (rma->releasing)
+	if (answers && rma->releasing)
 		settle_release(ep);
 	scif_windows_settle(ep);
 	scif_queue_lock(rma);

@@ -5,6 +5,7 @@
  * finds the endpoint behind a number made by dup().
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +281,24 @@ static int open_nothing(void)
 	return fd < 0 ? eventfd(0, EFD_CLOEXEC) : fd;
 }
 
+/* Numbers that no call has been given yet, as those that dup() has made. */
+static void abandon_unknown(int nothing)
+{
+	DIR *numbers = opendir("/proc/self/fd");
+	struct dirent *entry;
+	struct stat status;
+	int fd;
+
+	while (numbers && (entry = readdir(numbers))) {
+		fd = atoi(entry->d_name);
+		if (!fstat(fd, &status) && S_ISSOCK(status.st_mode) &&
+		    find(status.st_ino))
+			dup3(nothing, fd, O_CLOEXEC);
+	}
+	if (numbers)
+		closedir(numbers);
+}
+
 /*
  * The numbers stay taken, so that nobody closes a stranger's descriptor. Those that
  * are strangers' already, because the endpoint outlives its descriptor, are theirs.
@@ -290,10 +309,9 @@ void scif_table_abandon(void)
 	int i, nothing;
 
 	pthread_mutex_init(&table_lock, NULL);
-	for (i = 0; i < BUCKETS; i++) {
-		for (; buckets[i]; buckets[i] = buckets[i]->next)
-			close(buckets[i]->steer.fd);
-	}
+	for (i = 0; i < BUCKETS; i++)
+		for (ep = buckets[i]; ep; ep = ep->next)
+			close(ep->steer.fd);
 	/* Now there is a number for it, if all that a process may have were taken. */
 	nothing = open_nothing();
 	for (i = 0; i < slot_count; i++) {
@@ -304,5 +322,8 @@ void scif_table_abandon(void)
 			dup3(nothing, i, O_CLOEXEC);
 		set_slot(scif_slot_of(i), NULL);
 	}
+	if (nothing >= 0)
+		abandon_unknown(nothing);
 	close(nothing);
+	memset(buckets, 0, sizeof(buckets));
 }

@@ -14,7 +14,7 @@
 /* Where the library puts windows when it may choose. */
 #define FIRST_OFFSET (1ULL << 40)
 
-enum { RELEASE_TRIES = 2000 };
+enum { RELEASE_MS = 2000 };
 
 static bool is_aligned(uint64_t value)
 {
@@ -176,13 +176,17 @@ void scif_window_put_region(struct scif_rma *rma, struct scif_region *region)
 		scif_region_put(region);
 }
 
-/* With closing windows, or copies' regions that are left. */
+/* With closing windows, unless the peer has them mapped, or copies' regions. */
 static bool something_ends(struct scif_rma *rma)
 {
+	const struct scif_closing *closing;
 	bool ends;
 
 	pthread_mutex_lock(&rma->lock);
-	ends = rma->closing;
+	for (closing = rma->closing; closing && closing->maps;
+	     closing = closing->next)
+		;
+	ends = closing;
 	pthread_mutex_unlock(&rma->lock);
 	scif_queue_lock(rma);
 	ends = ends || rma->leftovers;
@@ -194,14 +198,15 @@ static bool something_ends(struct scif_rma *rma)
 static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 				       size_t length, int access)
 {
+	unsigned int round = SCIF_SPIN_ROUNDS; /* a try takes long already */
+	uint64_t until = scif_now_ms() + RELEASE_MS;
 	struct scif_region *region;
-	unsigned int round;
 	bool ends;
 
-	for (round = 0;; round++) {
+	for (;;) {
 		region = scif_region_new(ep->link.dev, addr, length, access,
 					 true);
-		if (region || errno != ENOMEM || round == RELEASE_TRIES)
+		if (region || errno != ENOMEM || scif_now_ms() >= until)
 			return region;
 		if (scif_cache_empty(ep->link.dev))
 			continue;
@@ -211,7 +216,7 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 			return NULL;
 		scif_queue_poll(ep);
 		scif_windows_settle(ep);
-		scif_relax(round);
+		scif_relax(round++);
 	}
 }
 

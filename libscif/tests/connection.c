@@ -80,7 +80,10 @@ static bool bind_in_use_state(void)
 	scif_close(epd);
 	connect_pair(&own, &other);
 	ok = fails(scif_bind(own, 0), EISCONN, "connected") && ok;
-	close_pair(own, other);
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) &&
+	     fails(scif_bind(own, 0), EISCONN, "disconnected") && ok;
+	scif_close(own);
 	return ok;
 }
 
@@ -139,7 +142,10 @@ static bool listen_twice(void)
 	scif_close(epd);
 	connect_pair(&own, &other);
 	ok = fails(scif_listen(own, 1), EISCONN, "connected") && ok;
-	close_pair(own, other);
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) &&
+	     fails(scif_listen(own, 1), EINVAL, "disconnected") && ok;
+	scif_close(own);
 	return ok;
 }
 
@@ -405,7 +411,9 @@ static bool nonblocking_connect(void)
 	     fails(scif_connect(epd, &port), ECONNREFUSED, "its result");
 	port.port = peer_listen(&listener, 1);
 	ok = fails(scif_connect(epd, &port), EINPROGRESS, "begin") &&
-	     fails(scif_connect(epd, &port), EINPROGRESS, "repeat") && ok;
+	     fails(scif_connect(epd, &port), EINPROGRESS, "repeat") &&
+	     fails(scif_bind(epd, 0), EISCONN, "bind meanwhile") &&
+	     fails(scif_listen(epd, 1), EISCONN, "listen meanwhile") && ok;
 	ok = check(!(poll_now(epd) & POLLOUT), "no POLLOUT yet") && ok;
 	other = peer_accept(listener);
 	ok = shows(epd, POLLOUT) &&
@@ -521,7 +529,8 @@ const struct behaviour connection_cases[] = {
 	{ 1, "open sets close-on-exec", close_on_exec },
 	{ 2, "a privileged port without privilege: EACCES", bind_unprivileged },
 	{ 3, "bound twice: EINVAL", bind_twice },
-	{ 4, "bind while listening or connected: EISCONN", bind_in_use_state },
+	{ 4, "bind when listening or connected, also before: EISCONN",
+	  bind_in_use_state },
 	{ 5, "a port in use: EINVAL", port_in_use },
 	{ 6, "port 0: one from 1089 on", bind_any },
 	{ 7, "a backlog below 1: EINVAL", listen_backlog },

@@ -36,6 +36,7 @@ enum {
 	MUCH = 12 << 20,
 	SILENT = 3,
 	UNSTEADY = 3,
+	CHANGE_MS = 7000,
 	ANOTHER_NODE = 998,
 	MARKS = 50
 };
@@ -144,33 +145,77 @@ static bool lie_once(struct liar *liar)
 }
 
 /*
- * A directory that is always about to change, which the victim's thread has to
- * look at, by a request. Until the victim has had enough.
+ * A directory that is about to change, which the victim's thread has to look at, by a
+ * request.
  */
-static bool lie_for_long(struct liar *liar, const char *address)
+static bool show_unsteady(struct liar *liar)
 {
+	struct scif_shared *shared = (struct scif_shared *)liar->mem;
 	struct scif_message message = { .type = SCIF_SIGNAL,
 					.tag = 1,
 					.flags = SCIF_SIGNAL_LOCAL };
 	uint32_t gen = 2;
-	struct scif_shared *shared;
-	bool ok;
 
-	if (!connect_liar(liar, address, false))
-		return false;
-	shared = (struct scif_shared *)liar->mem;
 	shared->dir.count = 100;
 	shared->dir.addr = (uintptr_t)liar->mem + 2 * PAGE;
 	shared->dir.rkey = liar->mr->rkey;
 	atomic_store(&shared->dir.begin, gen);
 	memcpy(liar->said, &gen, sizeof(gen));
-	ok = check(post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
+	if (!check(post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
 			offsetof(struct scif_shared, dir_gen)),
-		   "the number of the directory");
+		   "the number of the directory"))
+		return false;
 	memcpy(liar->said, &message, sizeof(message));
-	ok = ok &&
-	     check(post(liar, IBV_WR_SEND, sizeof(message), 0), "a request") &&
+	return check(post(liar, IBV_WR_SEND, sizeof(message), 0), "a request");
+}
+
+/* It stays so until the victim has had enough. */
+static bool lie_for_long(struct liar *liar, const char *address)
+{
+	bool ok;
+
+	if (!connect_liar(liar, address, false))
+		return false;
+	ok = show_unsteady(liar) &&
 	     wait_event(liar, RDMA_CM_EVENT_DISCONNECTED);
+	close_liar(liar);
+	return ok;
+}
+
+/* Has the victim replied to the one request? */
+static bool is_answered(struct liar *liar)
+{
+	const volatile struct scif_message *heard = liar->heard;
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	while ((heard->type != SCIF_REPLY || heard->tag != 1) && now_ms() < end)
+		relax(round++);
+	return now_ms() < end;
+}
+
+/* No lie: it changes all the time, for longer than one that does not may take. */
+static bool change_for_long(struct liar *liar, const char *address, int tell)
+{
+	struct scif_shared *shared;
+	uint64_t until;
+	bool ok;
+
+	if (!connect_liar(liar, address, false))
+		return false;
+	shared = (struct scif_shared *)liar->mem;
+	ok = show_unsteady(liar);
+	for (until = now_ms() + CHANGE_MS; now_ms() < until; sleep_ms(50)) {
+		atomic_fetch_add(&shared->dir.begin, 1);
+		atomic_store(&shared->dir.end,
+			     atomic_load(&shared->dir.begin) - 1);
+	}
+	shared->dir.count = 0;
+	atomic_store(&shared->dir.end, atomic_load(&shared->dir.begin));
+	ok = ok && is_answered(liar) &&
+	     check(liar->heard->status == ENXIO, "the answer is %d",
+		   liar->heard->status);
+	ok = write(tell, ok ? "y" : "n", 1) == 1 && ok;
 	close_liar(liar);
 	return ok;
 }
@@ -199,17 +244,10 @@ static bool find_windows(struct liar *liar, struct scif_dir_entry *entries)
 static bool map_window(struct liar *liar, uint64_t id)
 {
 	struct scif_message message = { .type = SCIF_MAPPED, .tag = 1 };
-	const volatile struct scif_message *heard = liar->heard;
-	uint64_t end = deadline();
-	unsigned int round = 0;
 
 	message.args[0] = id;
 	memcpy(liar->said, &message, sizeof(message));
-	if (!post(liar, IBV_WR_SEND, sizeof(message), 0))
-		return false;
-	while ((heard->type != SCIF_REPLY || heard->tag != 1) && now_ms() < end)
-		relax(round++);
-	return now_ms() < end;
+	return post(liar, IBV_WR_SEND, sizeof(message), 0) && is_answered(liar);
 }
 
 /*
@@ -264,6 +302,8 @@ static int lie(const char *address, unsigned int rounds, int go, int tell)
 	for (i = 0; i < UNSTEADY; i++)
 		if (!lie_for_long(&liar, address))
 			return 1;
+	if (!change_for_long(&liar, address, tell))
+		return 1;
 	if (!hold_on(address, false, tell) || !hold_on(address, true, tell))
 		return 1;
 	for (i = 0; i < SILENT; i++)
@@ -451,6 +491,22 @@ static bool survives_unsteadiness(int listener, int own, bool *served)
 	return ok;
 }
 
+/* One that changes its windows all the time is read when it has done so. */
+static bool meets_change(int listener, int own, int told)
+{
+	struct scif_port_id from;
+	int epd;
+	bool ok;
+
+	if (!shows(listener, POLLIN) ||
+	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
+		return false;
+	sleep_ms(500);
+	ok = marks_pass(own) && is_told(told, 'y');
+	scif_close(epd);
+	return ok;
+}
+
 /*
  * One that never answers, which the library finds out when it is accepted. Is
  * the other connection served before that? A slow machine may miss it.
@@ -527,6 +583,8 @@ int main(int argc, char **argv)
 	ok = ok && survives_unsteadiness(listener, own, &busy);
 	tap_ok(ok, "a directory that is always about to change is none");
 	tap_ok(busy, "while it is looked at, others are served");
+	ok = ok && meets_change(listener, own, told[0]);
+	tap_ok(ok, "a directory that changes for long is one");
 	ok = ok && meets_holder(listener, told[0], false);
 	tap_ok(ok, "a peer that releases no window keeps none for long");
 	ok = ok && meets_holder(listener, told[0], true) && healthy(own, other);

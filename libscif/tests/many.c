@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -47,6 +48,39 @@ static void list_descriptors(void)
 			tap_note("%d is %s", fd, target);
 		}
 	}
+}
+
+/* In a process that has not used the library: which step fails, or 0. */
+static int ask_and_fork(void)
+{
+	unsigned int before = count_descriptors();
+	int status, epd;
+	uint16_t self;
+	pid_t child;
+
+	if (scif_get_nodeIDs(NULL, 0, &self) < 0 || self != own_node)
+		return 1;
+	if (count_descriptors() != before)
+		return 2;
+	child = fork();
+	if (!child) {
+		epd = scif_open();
+		_exit(epd < 0 || scif_bind(epd, 0) < 0);
+	}
+	waitpid(child, &status, 0);
+	return status ? 3 : 0;
+}
+
+/* The nodes' numbers are known, and a child opens the devices itself. */
+static bool numbers_keep_nothing(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(ask_and_fork());
+	waitpid(child, &status, 0);
+	return check(!status, "the child ends with 0x%x", status);
 }
 
 /*
@@ -407,6 +441,8 @@ int main(int argc, char **argv)
 	own_node = atoi(argv[2]);
 	peer_node = atoi(argv[3]);
 	peer_start();
+	tap_ok(numbers_keep_nothing(),
+	       "who has asked for the nodes' numbers keeps no device open");
 	tap_ok(no_descriptors_at_first(),
 	       "out of descriptors at first: EMFILE");
 	tap_ok(killed_peer(PEER_SEND, "killed in send"),

@@ -210,6 +210,39 @@ static bool unregister_mapped(void)
 	return ok;
 }
 
+/* The peer closes meanwhile: what is mapped is its memory, or nothing is. */
+static bool peer_closes_meanwhile(void)
+{
+	enum { ROUNDS = 100, STEPS = 16, STEP_US = 20 };
+	struct peer_call call = { .flags = 0 };
+	volatile uint64_t *word;
+	int own, i, error;
+	bool ok = true;
+
+	for (i = 1; i <= ROUNDS && ok; i++) {
+		connect_pair(&own, &call.epd);
+		peer_register(call.epd, 0, PAGE, 0, RW, FIXED);
+		call.op = PEER_CLOSE;
+		peer_begin(&call);
+		usleep(i % STEPS * STEP_US);
+		word = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+		error = errno;
+		peer_finish(&call);
+		if (word == SCIF_MMAP_FAILED) {
+			ok = check(error == ECONNRESET, "mmap: %s",
+				   strerrorname_np(error));
+		} else {
+			shows(own, POLLHUP);
+			*word = i;
+			ok = peer_has(0, i, "what is mapped") &&
+			     succeeds(scif_munmap((void *)word, PAGE), 0,
+				      "munmap");
+		}
+		scif_close(own);
+	}
+	return check(ok, "in round %d", i - 1);
+}
+
 enum { MUCH = 12 << 20, LITTLE = 16 * PAGE };
 
 /* The peer maps a page at @offset; its address, in @call. */
@@ -520,6 +553,7 @@ const struct behaviour mapped_cases[] = {
 	{ 49, "mmap: at fixed addresses", fixed_address },
 	{ 49, "mmap: shared, not inherited, survives one's close", shared },
 	{ 49, "mmap: survives the peer's close", survives_peer },
+	{ 49, "mmap: while the peer closes", peer_closes_meanwhile },
 	{ 49, "mmap: the peer's close keeps nothing else", close_keeps_mapped },
 	{ 49, "mmap: messages from and to it", messages },
 	{ 49, "mmap: what is read goes there", copied_to },

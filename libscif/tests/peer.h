@@ -75,8 +75,9 @@ void peer_start(void);
 void peer_end(void);
 /* Kill it; another one takes the next call. */
 void peer_kill(void);
-/* It does not get any further; it can only be killed. */
+/* It does not get any further; on another machine, it can only be killed. */
 void peer_stop(void);
+void peer_continue(void);
 
 /* What the peer does: calls from @socket until it ends. Does not return. */
 void peer_main(int socket);

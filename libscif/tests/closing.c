@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * What is free when an endpoint is closed, or its connection has ended.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "peer.h"
+#include "process.h"
+#include "tap.h"
+
+enum {
+	PORT = 2601,
+	ROUNDS = 5,
+	MUCH = 4 << 20,
+	LITTLE = 64 << 10,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
+};
+
+/* A call that waits on a bound endpoint until that is closed. */
+struct waiter {
+	int epd;
+	struct scif_port_id peer; /* listens */
+	pthread_t thread;
+};
+
+static void *wait_to_accept(void *argument)
+{
+	struct waiter *waiter = argument;
+	struct scif_port_id from;
+	int new;
+
+	scif_accept(waiter->epd, &from, &new, SCIF_ACCEPT_SYNC);
+	return NULL;
+}
+
+static void *wait_to_connect(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	scif_connect(waiter->epd, &waiter->peer);
+	return NULL;
+}
+
+static void *wait_to_receive(void *argument)
+{
+	struct waiter *waiter = argument;
+	char byte;
+
+	scif_recv(waiter->epd, &byte, 1, SCIF_RECV_BLOCK);
+	return NULL;
+}
+
+/* The number is one that nothing else takes. */
+static bool is_free_after(struct waiter *waiter, void *(*wait)(void *),
+			  const char *what)
+{
+	int next;
+	bool ok;
+
+	pthread_create(&waiter->thread, NULL, wait, waiter);
+	sleep_ms(100);
+	scif_close(waiter->epd);
+	next = scif_open();
+	ok = succeeds(scif_bind(next, PORT), PORT, what);
+	scif_close(next);
+	pthread_join(waiter->thread, NULL);
+	return ok;
+}
+
+static int bound_endpoint(void)
+{
+	int low = scif_open(), epd = fcntl(low, F_DUPFD_CLOEXEC, 100);
+
+	close(low);
+	return succeeds(scif_bind(epd, PORT), PORT, "bind") ? epd : -1;
+}
+
+static bool free_of_accept(struct waiter *waiter)
+{
+	waiter->epd = bound_endpoint();
+	return succeeds(scif_listen(waiter->epd, 1), 0, "listen") &&
+	       is_free_after(waiter, wait_to_accept, "under accept");
+}
+
+static bool free_of_connect(struct waiter *waiter)
+{
+	waiter->epd = bound_endpoint();
+	return is_free_after(waiter, wait_to_connect, "under connect");
+}
+
+static bool free_of_recv(struct waiter *waiter, int listener)
+{
+	struct peer_call accept = { .op = PEER_ACCEPT,
+				    .epd = listener,
+				    .flags = SCIF_ACCEPT_SYNC };
+	bool ok;
+
+	waiter->epd = bound_endpoint();
+	peer_begin(&accept);
+	ok = succeeds(scif_connect(waiter->epd, &waiter->peer), PORT,
+		      "connect");
+	peer_finish(&accept);
+	ok = ok && is_free_after(waiter, wait_to_receive, "under recv");
+	peer_op_epd(PEER_CLOSE, accept.ret);
+	return ok;
+}
+
+/* Who sleeps in a call keeps the file of the closed descriptor for a moment. */
+static bool port_is_free_of_waiters(void)
+{
+	struct peer_call call = { .op = PEER_BIND };
+	struct waiter waiter = { .peer.node = peer_node };
+	bool ok = true;
+	int i;
+
+	call.epd = peer_op_epd(PEER_OPEN, -1);
+	waiter.peer.port = peer_do(&call);
+	call.op = PEER_LISTEN;
+	call.flags = 2 * ROUNDS;
+	peer_do(&call);
+	for (i = 0; i < ROUNDS && ok; i++)
+		ok = free_of_accept(&waiter) && free_of_recv(&waiter, call.epd);
+	/* These requests stay with the listener. */
+	for (i = 0; i < ROUNDS && ok; i++)
+		ok = free_of_connect(&waiter);
+	peer_op_epd(PEER_CLOSE, call.epd);
+	return ok;
+}
+
+/* Copies are under way, from memory that has been unregistered. */
+static bool end_unlocks_once(uint8_t *mem)
+{
+	enum { COPIES = 16 };
+	size_t before;
+	int own, other, i;
+	bool ok;
+
+	connect_pair(&own, &other);
+	ok = succeeds(peer_register(other, 0, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
+		      "the peer's register");
+	before = pinned();
+	ok = succeeds(scif_register(own, mem, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
+		      "register") &&
+	     ok;
+	for (i = 0; i < COPIES && ok; i++)
+		ok = succeeds(scif_writeto(own, 0, MUCH, 0, 0), 0, "copy");
+	ok = succeeds(scif_unregister(own, 0, MUCH), 0, "unregister") && ok;
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) && unpins(before + LITTLE) && ok;
+	scif_close(own);
+	return ok;
+}
+
+static bool end_unlocks(void)
+{
+	uint8_t *mem = fresh_pages(MUCH);
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < ROUNDS && ok; i++)
+		ok = end_unlocks_once(mem);
+	munmap(mem, MUCH);
+	return ok;
+}
+
+/* Until @pipe ends. The number of the copy stays taken, and is no endpoint. */
+static int live_on(int pipe, int copy)
+{
+	char byte;
+
+	return read(pipe, &byte, 1) || fcntl(copy, F_GETFD) < 0 ||
+	       scif_send(copy, "x", 1, 0) != -1;
+}
+
+/* Of the endpoint there is only a number that no call has been given. */
+static bool child_keeps_no_copy(void)
+{
+	int own, other, copy, pipes[2], status;
+	pid_t child;
+	char byte;
+	bool ok;
+
+	connect_pair(&own, &other);
+	copy = dup(own);
+	close(own);
+	if (pipe2(pipes, O_CLOEXEC))
+		return check(false, "pipe");
+	child = fork();
+	if (!child) {
+		close(pipes[1]);
+		_exit(live_on(pipes[0], copy));
+	}
+	ok = succeeds(scif_send(copy, "a", 1, 1), 1, "the parent's send") &&
+	     succeeds(peer_recv(other, &byte, 1, 1), 1, "recv");
+	scif_close(copy);
+	ok = fails(peer_recv(other, &byte, 1, 1), ECONNRESET, "closed") && ok;
+	close(pipes[1]);
+	close(pipes[0]);
+	waitpid(child, &status, 0);
+	peer_op_epd(PEER_CLOSE, other);
+	return check(!status, "the child ends with 0x%x", status) && ok;
+}
+
+const struct behaviour closing_cases[] = {
+	{ 56, "a port is free when its endpoint is closed under a call",
+	  port_is_free_of_waiters },
+	{ 56, "the end under copies unlocks what was unregistered",
+	  end_unlocks },
+	{ 56, "a forked child keeps no copy of a descriptor",
+	  child_keeps_no_copy },
+	{ 0, NULL, NULL }
+};
