@@ -279,8 +279,7 @@ static bool stays(struct stage *stage, const struct ending *ending)
 	return true;
 }
 
-static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1,
-				      by_refusal };
+static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1, by_refusal };
 
 int main(int argc, char **argv)
 {

@@ -115,7 +115,7 @@ static bool rnr_for_ever(struct setup *setup)
 					     640000, 1000000, 1000000 };
 	struct endpoint_options options = impatient_options();
 	const uint64_t end = deadline();
-	uint64_t ns[MAX_RESTS];
+	uint64_t ns[MAX_RESTS] = { 0 };
 	char *text;
 	int n, i;
 	bool ok;

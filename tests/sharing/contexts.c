@@ -201,8 +201,8 @@ static bool destroyed_by_second(struct stage *stage)
 {
 	struct side *side = stage->side;
 	uint32_t mine = 0, handle;
-	struct region region;
-	struct ibv_sge sge;
+	struct region region = { .mr = NULL };
+	struct ibv_sge sge = { .addr = 0 };
 	struct ibv_mr *mr;
 	bool ok = true;
 
