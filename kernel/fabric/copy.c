@@ -51,31 +51,47 @@ static void mic_copy_run(void *dst, const void *src, size_t len)
 		memmove(dst, src, len);	/* they may be the same memory */
 }
 
-/* The last run: its end, which is within an aligned word, is stored after all else. */
+/* The last bytes, up to @end, that one store can write. */
+static size_t mic_last_bytes(uintptr_t end, size_t len)
+{
+	if (!(end % sizeof(u64)) && len >= sizeof(u64))
+		return sizeof(u64);
+	if (!(end % sizeof(u32)) && len >= sizeof(u32))
+		return sizeof(u32);
+	if (!(end % sizeof(u16)) && len >= sizeof(u16))
+		return sizeof(u16);
+	return sizeof(u8);
+}
+
+/*
+ * The last run: its end is stored after all else, and by one store, so that a word
+ * that is a message of its own is seen as a whole.
+ */
 static void mic_copy_last_run(void *dst, const void *src, size_t len)
 {
-	const size_t end = min(((uintptr_t)dst + len - 1) % sizeof(u64) + 1, len);
-	u8 last[sizeof(u64)];
-	u64 word = 0;
-	size_t i;
+	const size_t n = mic_last_bytes((uintptr_t)dst + len, len);
+	u64 zero = 0, last;
 
 	if (unlikely(!dst))
 		return;
-	if (end == sizeof(u64)) {
-		if (likely(src))
-			memcpy(&word, src + len - end, sizeof(word));
-		if (len > end)
-			mic_copy_run(dst, src, len - end);
-		smp_wmb();	/* all else, then this */
-		WRITE_ONCE(*(u64 *)(dst + len - end), word);
-		return;
-	}
-	for (i = 0; i < end; i++)
-		last[i] = likely(src) ? *(const u8 *)(src + len - end + i) : 0;
-	mic_copy_run(dst, src, len - end);
-	for (i = 0; i < end; i++) {
-		smp_wmb();	/* what is before it, then this byte */
-		WRITE_ONCE(*(u8 *)(dst + len - end + i), last[i]);
+	/* before the rest, which may be the same memory */
+	memcpy(&last, likely(src) ? src + len - n : &zero, n);
+	if (len > n)
+		mic_copy_run(dst, src, len - n);
+	dst += len - n;
+	smp_wmb();	/* all else, then this */
+	switch (n) {
+	case sizeof(u64):
+		WRITE_ONCE(*(u64 *)dst, last);
+		break;
+	case sizeof(u32):
+		WRITE_ONCE(*(u32 *)dst, *(u32 *)&last);
+		break;
+	case sizeof(u16):
+		WRITE_ONCE(*(u16 *)dst, *(u16 *)&last);
+		break;
+	default:
+		WRITE_ONCE(*(u8 *)dst, *(u8 *)&last);
 	}
 }
 
