@@ -318,6 +318,11 @@ void peer_stop(void)
 	sleep_ms(200);
 }
 
+void peer_continue(void)
+{
+	kill(current()->pid, SIGCONT);
+}
+
 void peer_begin(const struct peer_call *call)
 {
 	if (send(current()->socket, call, sizeof(*call), MSG_NOSIGNAL) < 0)

@@ -77,6 +77,7 @@ void peer_end(void);
 void peer_kill(void);
 /* It does not get any further; on another machine, it can only be killed. */
 void peer_stop(void);
+void peer_continue(void);
 
 /* What the peer does: calls from @socket until it ends. Does not return. */
 void peer_main(int socket);

@@ -137,6 +137,35 @@ static bool lock_again(struct locking *locking)
 			   "again: %s", strerror(errno));
 }
 
+static void *continue_later(void *unused)
+{
+	sleep_ms(300);
+	peer_continue();
+	return unused;
+}
+
+/* The peer takes its time to say that it does not use what was unregistered. */
+static bool lock_released(struct locking *locking)
+{
+	const size_t bytes = 12 << 20;
+	pthread_t thread;
+	off_t offset;
+	bool ok;
+
+	offset = scif_register(locking->epd, locking->mem, bytes, 0, RW, 0);
+	ok = check(offset > 0, "12 MiB of 16: %s", strerror(errno));
+	peer_stop();
+	ok = succeeds(scif_unregister(locking->epd, offset, bytes), 0,
+		      "unregister") &&
+	     ok;
+	pthread_create(&thread, NULL, continue_later, NULL);
+	offset = scif_register(locking->epd, locking->mem + (32 << 20), bytes,
+			       0, RW, 0);
+	ok = check(offset > 0, "12 MiB more: %s", strerror(errno)) && ok;
+	pthread_join(thread, NULL);
+	return ok;
+}
+
 /* A thread of its own, which loses the capability that lifts the limit. */
 static void *without_capability(void *argument)
 {
@@ -277,6 +306,12 @@ static bool register_limit(void)
 static bool register_once(void)
 {
 	return with_limit(lock_again);
+}
+
+static bool register_released(void)
+{
+	/* A peer on another machine would stop for good. */
+	return getenv("SCIF_TEST_PEER") || with_limit(lock_released);
 }
 
 static bool copies_over_limit(void)
@@ -499,5 +534,6 @@ const struct behaviour watched_cases[] = {
 	{ 36, "copies of memory over the limit", copies_over_limit },
 	{ 36, "register after a copy that nobody waited for",
 	  register_after_copy },
+	{ 36, "register what a peer is about to let go of", register_released },
 	{ 0, NULL, NULL }
 };
