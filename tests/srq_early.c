@@ -52,17 +52,7 @@ int ioctl(int fd, unsigned long request, ...)
 
 static void *creates(void *error)
 {
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = 4, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_XRC,
-		.xrcd = xrc.xrcd,
-		.cq = xrc.cq,
-		.pd = setup.b_dev.pd,
-	};
-
-	*(int *)error = ibv_create_srq_ex(setup.b_dev.ctx, &attr) ? 0 : errno;
+	*(int *)error = xrc_try_create_srq(&xrc, 4, 1) ? 0 : errno;
 	return NULL;
 }
 

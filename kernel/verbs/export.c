@@ -60,7 +60,7 @@ static bool mic_export_connected(const struct mic_qp *qp,
 	if (state != IB_QPS_RTS && state != IB_QPS_SQD &&
 	    !(state == IB_QPS_RTR && qp->comm_est))
 		return false;
-	return qp->user && qp->type == IB_QPT_RC &&
+	return qp->user && qp->type == IB_QPT_RC && !READ_ONCE(qp->changing) &&
 	       op->service == IB_QPT_RC && op->psn == qp->resp.epsn &&
 	       op->src_qpn == qp->attr.dest_qp_num &&
 	       !memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid));

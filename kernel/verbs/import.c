@@ -65,6 +65,8 @@ static bool mic_import_connected(const struct mic_import_target *t)
 
 	if (READ_ONCE(qp->state) != IB_QPS_RTS || !mic_import_is_peer(t))
 		return false;
+	if (READ_ONCE(qp->changing) || READ_ONCE(peer->changing))
+		return false;
 	/* the first request makes an event, so it has to be the engine's */
 	if (state != IB_QPS_RTS && state != IB_QPS_SQD &&
 	    !(state == IB_QPS_RTR && peer->comm_est))

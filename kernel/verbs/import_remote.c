@@ -61,7 +61,7 @@ static void mic_import_land(struct mic_op *op, u32 off, const void *from,
 static bool mic_import_stands(const struct mic_qp *qp,
 			      const struct mic_import_call *call)
 {
-	return READ_ONCE(qp->state) == IB_QPS_RTS &&
+	return READ_ONCE(qp->state) == IB_QPS_RTS && !READ_ONCE(qp->changing) &&
 	       qp->attr.dest_qp_num == call->op.dst_qpn &&
 	       !memcmp(&qp->addr.dgid, &call->addr.dgid,
 		       sizeof(call->addr.dgid)) &&

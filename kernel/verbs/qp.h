@@ -267,6 +267,7 @@ struct mic_resp {
  * @ngrants: number of @grants, likewise
  * @nrecalled: those of them that are to be given back, likewise
  * @mapped: there may have been a window; set under mic_import_lock
+ * @changing: it has been modified, and its windows are being taken away; none is added
  * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
@@ -305,6 +306,7 @@ struct mic_qp {
 	u32 ngrants;
 	u32 nrecalled;
 	bool mapped;
+	bool changing;
 	u8 guesses;
 	struct mutex modify_lock;
 	struct work_struct work;

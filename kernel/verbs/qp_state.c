@@ -218,7 +218,8 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 	mic_qp_set_state(qp, attr, mask);
 	/* until its doorbell rings again, which it does when the engine has run */
 	was_polled = mic_poll_del(qp);
-	/* what was granted with the old attributes is asked for again */
+	/* what was granted with the old attributes is asked for again, but not yet */
+	WRITE_ONCE(qp->changing, true);
 	mic_imports_mark_qp(qp);
 	if (was_polled || mic_qp_has_work(qp))
 		mic_qp_news(qp);
@@ -245,8 +246,10 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 			  ERR_PTR(err));
 	/* a handler of the kernel may want a lock that the caller holds */
 	mic_qp_unlock(qp, qp->user);
-	if (!err)
+	if (!err) {
 		mic_imports_revoke_qp(qp);
+		WRITE_ONCE(qp->changing, false);
+	}
 	if (!err && !qp->user && mask & IB_QP_STATE &&
 	    attr->qp_state == IB_QPS_RESET)
 		mic_qp_forget(qp);

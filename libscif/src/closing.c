@@ -82,6 +82,7 @@ void scif_windows_settle(struct scif_endpoint *ep)
 	struct scif_closing **link = &ep->rma->closing, *over = NULL, *one;
 
 	pthread_mutex_lock(&ep->rma->lock);
+	atomic_fetch_add(&ep->rma->ending, 1);
 	while (*link) {
 		one = *link;
 		if (!is_over(ep, one)) {
@@ -98,6 +99,7 @@ void scif_windows_settle(struct scif_endpoint *ep)
 		scif_window_put_region(ep->rma, one->window.region);
 		free(one);
 	}
+	atomic_fetch_sub(&ep->rma->ending, 1);
 }
 
 /* All of them, or NULL. */

@@ -90,7 +90,7 @@ static struct scif_leftover *take_leftovers(struct scif_rma *rma)
 	return taken;
 }
 
-static void free_leftovers(struct scif_leftover *list)
+static void free_leftovers(struct scif_rma *rma, struct scif_leftover *list)
 {
 	struct scif_leftover *next;
 
@@ -99,6 +99,7 @@ static void free_leftovers(struct scif_leftover *list)
 		scif_region_put(list->region);
 		free(list);
 	}
+	atomic_fetch_sub(&rma->ending, 1);
 }
 
 /* With the operations' lock. */
@@ -130,9 +131,12 @@ bool scif_queue_poll(struct scif_endpoint *ep)
 	scif_queue_lock(rma);
 	poll_queue(ep);
 	done = rma->leftovers ? take_leftovers(rma) : NULL;
+	if (done)
+		atomic_fetch_add(&rma->ending, 1);
 	failed = rma->failed;
 	pthread_mutex_unlock(&rma->op_lock);
-	free_leftovers(done);
+	if (done)
+		free_leftovers(rma, done);
 	if (failed)
 		scif_lost(ep);
 	return !failed;

@@ -90,6 +90,7 @@ struct scif_rma {
 	unsigned int count;
 	unsigned int room;
 	struct scif_closing *closing;
+	atomic_uint ending; /* threads that free what is off such lists */
 	struct scif_region *regions[SCIF_REGION_BUCKETS];
 	uint64_t last_id;
 	uint64_t next_offset;

@@ -191,7 +191,8 @@ static bool something_ends(struct scif_rma *rma)
 	scif_queue_lock(rma);
 	ends = ends || rma->leftovers;
 	pthread_mutex_unlock(&rma->op_lock);
-	return ends;
+	/* Who has taken them off the lists may be at it still. */
+	return ends || atomic_load(&rma->ending);
 }
 
 /* What is about to end keeps memory locked; wait for that. */
@@ -204,13 +205,14 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 	bool ends;
 
 	for (;;) {
+		/* Before the try: what ends after that may be what it lacked. */
+		ends = something_ends(ep->rma);
 		region = scif_region_new(ep->link.dev, addr, length, access,
 					 true);
 		if (region || errno != ENOMEM || scif_now_ms() >= until)
 			return region;
 		if (scif_cache_empty(ep->link.dev))
 			continue;
-		ends = something_ends(ep->rma);
 		errno = ENOMEM;
 		if (!ends)
 			return NULL;

@@ -459,23 +459,34 @@ static bool marks_pass(int own)
 	return ok;
 }
 
+/* Who comes next, in @epd; while the library is busy with it the other is served. */
+static bool meets(int listener, int own, int *epd)
+{
+	struct scif_port_id from;
+
+	if (!shows(listener, POLLIN) ||
+	    !succeeds(scif_accept(listener, &from, epd, 0), 0, "accept"))
+		return false;
+	sleep_ms(500);
+	if (marks_pass(own))
+		return true;
+	scif_close(*epd);
+	return false;
+}
+
 /*
  * Is the other connection served while the library waits for a directory that
  * does not hold still? In the end that one is lost.
  */
 static bool meets_unsteadiness(int listener, int own, bool last, bool *served)
 {
-	struct scif_port_id from;
 	int epd;
 	bool ok;
 
-	if (!shows(listener, POLLIN) ||
-	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
+	if (!meets(listener, own, &epd))
 		return false;
-	sleep_ms(500);
-	ok = marks_pass(own);
 	*served = *served || !(scif_poll_now(epd) & POLLHUP);
-	ok = (!last || shows(epd, POLLHUP)) && ok;
+	ok = !last || shows(epd, POLLHUP);
 	scif_close(epd);
 	return ok;
 }
@@ -494,15 +505,12 @@ static bool survives_unsteadiness(int listener, int own, bool *served)
 /* One that changes its windows all the time is read when it has done so. */
 static bool meets_change(int listener, int own, int told)
 {
-	struct scif_port_id from;
 	int epd;
 	bool ok;
 
-	if (!shows(listener, POLLIN) ||
-	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
+	if (!meets(listener, own, &epd))
 		return false;
-	sleep_ms(500);
-	ok = marks_pass(own) && is_told(told, 'y');
+	ok = is_told(told, 'y');
 	scif_close(epd);
 	return ok;
 }

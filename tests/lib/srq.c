@@ -42,8 +42,8 @@ void xrc_open_domain(struct xrc *xrc, struct setup *setup)
 	xrc_open_domain_of(xrc, setup, -1, O_CREAT);
 }
 
-struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,
-			       uint32_t max_sge)
+struct ibv_srq *xrc_try_create_srq(struct xrc *xrc, uint32_t max_wr,
+				   uint32_t max_sge)
 {
 	struct ibv_srq_init_attr_ex attr = {
 		.attr = { .max_wr = max_wr, .max_sge = max_sge },
@@ -54,7 +54,14 @@ struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,
 		.cq = xrc->cq,
 		.pd = xrc->setup->b_dev.pd,
 	};
-	struct ibv_srq *srq = ibv_create_srq_ex(xrc->setup->b_dev.ctx, &attr);
+
+	return ibv_create_srq_ex(xrc->setup->b_dev.ctx, &attr);
+}
+
+struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,
+			       uint32_t max_sge)
+{
+	struct ibv_srq *srq = xrc_try_create_srq(xrc, max_wr, max_sge);
 
 	if (!srq)
 		bail("no XRC shared receive queue: %s", strerror(errno));

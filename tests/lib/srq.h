@@ -29,6 +29,8 @@ void xrc_open_domain(struct xrc *xrc, struct setup *setup);
 /* The domain of a file. */
 void xrc_open_domain_of(struct xrc *xrc, struct setup *setup, int fd,
 			int oflags);
+struct ibv_srq *xrc_try_create_srq(struct xrc *xrc, uint32_t max_wr,
+				   uint32_t max_sge); /* or NULL with errno */
 struct ibv_srq *xrc_create_srq(struct xrc *xrc, uint32_t max_wr,
 			       uint32_t max_sge);
 void xrc_connect(struct xrc *xrc);
