@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A kernel consumer whose completion events are moderated. Loading the module runs one
+ * A kernel consumer whose completion events are moderated, or which resets. Loading the module runs one
  * case; that fails if the case does, and the log says why.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -76,9 +76,32 @@ static int test_unarmed(struct bench *bench)
 	return err ?: expect_told(bench, "after the period", 0);
 }
 
+/* Of two completions one has been taken when the queue pair begins anew. */
+static int test_reset(struct bench *bench)
+{
+	const struct ib_rdma_wr write = {
+		.wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.send_flags = IB_SEND_SIGNALED,
+	};
+	struct ib_wc wc;
+	int n, err;
+
+	err = ib_post_send(bench->near.qp, &write.wr, NULL);
+	err = err ?: side_execute(&bench->near, &write.wr);
+	msleep(TEST_PERIOD_MS);
+	err = err ?: side_set_state(&bench->near, IB_QPS_RESET);
+	if (err)
+		return err;
+	n = ib_poll_cq(bench->cq, 1, &wc);
+	if (n)
+		pr_err("%d completions after the reset\n", n);
+	return n ? -EIO : 0;
+}
+
 static const struct test_case tests[] = {
 	{ "settled", test_settled },
 	{ "unarmed", test_unarmed },
+	{ "reset", test_reset },
 };
 
 /* --- the bench ---------------------------------------------------------------- */
