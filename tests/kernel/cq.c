@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A kernel consumer whose completion events are moderated, or which resets. Loading the module runs one
- * case; that fails if the case does, and the log says why.
+ * A kernel consumer whose completion events are moderated, or which resets. Loading the
+ * module runs one case; that fails if the case does, and the log says why.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
