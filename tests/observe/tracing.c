@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <errno.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,33 @@ void trace_clear(void)
 	write_file(INSTANCE "/trace", "");
 }
 
+static void set_cpus(const glob_t *cpus, const char *online)
+{
+	for (size_t i = 0; i < cpus->gl_pathc; i++)
+		write_file(cpus->gl_pathv[i], online);
+}
+
+/*
+ * The kernel patches its code to do this. QEMU before 8.1 can miss that when
+ * another CPU translates the code at that moment, which then runs into a breakpoint
+ * for ever (buildlib/guest/init): there is no other CPU meanwhile.
+ */
+static void set_events(const char *enable)
+{
+	glob_t cpus = {};
+
+	if (glob("/sys/devices/system/cpu/cpu[1-9]*/online", 0, NULL, &cpus))
+		cpus.gl_pathc = 0;
+	set_cpus(&cpus, "0");
+	write_file(INSTANCE "/events/ib_mic/enable", enable);
+	set_cpus(&cpus, "1");
+	globfree(&cpus);
+}
+
 void trace_on(void)
 {
 	trace_clear();
-	write_file(INSTANCE "/events/ib_mic/enable", "1");
+	set_events("1");
 }
 
 char *trace_read(void)
@@ -50,7 +74,7 @@ char *trace_read(void)
 
 char *trace_off(void)
 {
-	write_file(INSTANCE "/events/ib_mic/enable", "0");
+	set_events("0");
 	return trace_read();
 }
 
