@@ -4,9 +4,9 @@
 # the host's root file system, and those of its files that every program opens.
 
 INITRAMFS_MODULES="virtio_pci virtio_console 9pnet_virtio 9p overlay"
-# Each open of a file of the host takes several messages through QEMU, which was
-# most of the time of the tests: a program of libibverbs opens every provider, and
-# a shell's smallest command 15 files of its locale. What these packages have and
+# Each open of a file of the host takes several messages through QEMU, and tests that
+# start many programs did little else: one of libibverbs opens every provider, a
+# shell's smallest command the 13 files of its locale. What these packages have and
 # these programs load is in the VM's memory instead.
 INITRAMFS_PACKAGES="bash coreutils findutils grep sed mawk procps util-linux kmod
 	iproute2 libc-bin libc6 libibverbs1 ibverbs-providers ibverbs-utils
@@ -54,8 +54,8 @@ hot_files() {
 		grep -v -E '^/usr/share/|/gconv/.*\.so$|[*?[]' | sort -u |
 		while read -r file; do
 			[ -e "$file" ] || continue
-			readlink -f "$file"
-			[ ! -L "$file" ] || echo "$file"
+			echo "$file"
+			[ ! -L "$file" ] || readlink -f "$file"
 		done | sort -u | sed -n 's,^/\(.\),\1,p' | tr '\n' '\0' |
 		(cd / && find -files0-from - -maxdepth 0 \( -type l -xtype f -o \
 			-type f -perm -444 ! -perm /6000 -user 0 -group 0 \) -print0)
