@@ -11,9 +11,9 @@ sysctl -qw vm.mmap_rnd_bits=28
 export MIC_SLOW=$((${MIC_SLOW:-1} * 4))
 SLOW=$MIC_SLOW
 
-# The last program's output, what its peer wrote included.
+# no_complaint WHERE: in that program's output, what its peer wrote included.
 no_complaint() {
-	! grep -E 'Sanitizer|runtime error' "$SCRATCH/out"
+	! grep -E 'Sanitizer|runtime error' "$SCRATCH/$1.out"
 }
 
 # sanitized WHERE SANITIZER PROGRAM ARGUMENT...
@@ -22,5 +22,6 @@ sanitized() {
 
 	shift 3
 	program "$where, $sanitizer" "scif_${name}_$sanitizer" "$@"
-	expect "$where: $sanitizer does not complain of $name" no_complaint
+	expect "$where: $sanitizer does not complain of $name" \
+		no_complaint "$where, $sanitizer"
 }

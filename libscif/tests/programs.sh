@@ -10,10 +10,29 @@ RXE_NODES=0=10.78.0.1,1=10.78.0.2,998=10.78.0.99
 
 # program WHERE PROGRAM ARGUMENT...: its cases are cases here.
 program() {
-	local where=$1 name=$2 status=0 failed=0 line
+	local where=$1
+
+	begin_program "$@"
+	end_program "$where"
+}
+
+declare -A program_pid program_name
+
+# begin_program WHERE PROGRAM ARGUMENT...: until end_program WHERE it runs beside others.
+begin_program() {
+	local where=$1 name=$2
 
 	shift 2
-	"$BIN/$name" "$@" >"$SCRATCH/out" 2>&1 || status=$?
+	program_name[$where]=$name
+	"$BIN/$name" "$@" >"$SCRATCH/$where.out" 2>&1 &
+	program_pid[$where]=$!
+}
+
+# end_program WHERE: when it has ended, its cases are cases here.
+end_program() {
+	local where=$1 status=0 failed=0 line
+
+	wait "${program_pid[$where]}" || status=$?
 	while IFS= read -r line; do
 		case $line in
 		'ok '*) ok "$where: ${line#ok * - }" ;;
@@ -24,13 +43,13 @@ program() {
 		1..*) ;;
 		*) echo "# $line" ;;
 		esac
-	done <"$SCRATCH/out"
-	if ! grep -q '^1\.\.' "$SCRATCH/out"; then
-		not_ok "$where: $name ends early, with status $status"
+	done <"$SCRATCH/$where.out"
+	if ! grep -q '^1\.\.' "$SCRATCH/$where.out"; then
+		not_ok "$where: ${program_name[$where]} ends early, with status $status"
 	fi
 	# 1 is that of cases that failed
 	[ "$status" -eq "$failed" ] ||
-		not_ok "$where: $name ends with status $status"
+		not_ok "$where: ${program_name[$where]} ends with status $status"
 }
 
 # example PROGRAM PORT [SERVER CLIENT]: its two sides, on nodes 1 and 0, or on
