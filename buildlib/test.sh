@@ -38,6 +38,8 @@ set -eu
 . "$TREE/buildlib/logscan.sh"
 # shellcheck source=buildlib/tap.sh
 . "$TREE/buildlib/tap.sh"
+# shellcheck source=buildlib/lane.sh
+. "$TREE/buildlib/lane.sh"
 # shellcheck source=buildlib/vm-packages.sh
 . "$TREE/buildlib/vm-packages.sh"
 
@@ -296,6 +298,7 @@ has_kmsg() {
 end_test() {
 	[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null || true
 	[ -z "$host_pid" ] || kill "$host_pid" 2>/dev/null || true
+	kill_lane
 	[ -z "$work" ] || rm -rf "$work"
 }
 
@@ -314,15 +317,44 @@ run_groups() {
 		for name in "${names[@]}"; do
 			[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
 		done
-		if [ "$group" = none ]; then
+		case $group in
+		none)
 			"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
 			for name in "${members[@]}"; do
 				run_host_test "$name"
 			done
-		else
+			;;
+		'') run_plain "${members[@]}" ;;
+		*)
+			end_lane
 			run_vm_tests "$group" "${members[@]}"
+			;;
+		esac
+	done
+	end_lane
+}
+
+# run_plain NAME...: tests of one machine without options; if they are many, every
+# second one runs beside the others, unless these are such ones.
+run_plain() {
+	local i own=() beside=()
+
+	if [ $# -lt "$LANE_TESTS" ] || [ -n "${MIC_VM_SLOTS:-}" ]; then
+		run_vm_tests '' "$@"
+		return
+	fi
+	for ((i = 1; i <= $#; i++)); do
+		if ((i % 2)); then
+			own+=("${!i}")
+		else
+			beside+=("${!i}")
 		fi
 	done
+	"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
+	export MIC_VM_SLOTS=2
+	begin_lane "${beside[@]}"
+	run_vm_tests '' "${own[@]}"
+	unset MIC_VM_SLOTS
 }
 
 summary() {
