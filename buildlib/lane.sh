@@ -6,7 +6,7 @@
 # tell from their time who is dead: those run alone.
 
 # From how many tests on a second machine is worth its start.
-LANE_TESTS=20
+LANE_TESTS=${MIC_TEST_LANE:-20}
 
 lane_pid='' lane_reader='' lane_output=''
 
