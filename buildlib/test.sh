@@ -3,7 +3,7 @@
 # ---
 # usage: ./run test [full] [--kernel 6.1|6.12|debug] [NAME...]
 #
-# Builds everything, runs the tests in a virtual machine, and ends with
+# Builds everything, runs the tests in virtual machines, and ends with
 # "N passed, N failed, N skipped"; the exit status is 0 only if nothing
 # failed. Without an argument: the default set; with full: all; with NAMEs
 # (patterns): those. --list only lists them.

@@ -132,9 +132,9 @@ kernel_arguments() {
 }
 
 # take_slot: wait until a pair of cores is free, in the order of coming. A VM's
-# processors poll; two VMs on the same cores make each other miss deadlines, unless
-# who starts them says in $MIC_VM_SLOTS that so many may be at once. A ticket is a file that its owner keeps locked: one that can be
-# locked was left behind.
+# processors poll; two VMs on the same cores make each other miss deadlines. Who
+# starts some that bear it says in $MIC_VM_SLOTS how many may be at once. A ticket is
+# a file that its owner keeps locked: one that can be locked was left behind.
 take_slot() {
 	local slots=$(($(nproc) / 2)) dir=${TMPDIR:-/tmp} i said='' ticket
 
