@@ -164,7 +164,13 @@ static void established(struct scif_endpoint *ep,
 		else
 			err = scif_link_join(&ep->link, hello);
 	}
-	scif_connect_done(ep, err);
+	/* The peer was there, and what it has sent counts, as in is_overtaken(). */
+	if (err == ECONNRESET) {
+		scif_connect_done(ep, 0);
+		scif_lost(ep);
+	} else {
+		scif_connect_done(ep, err);
+	}
 }
 
 static void connect_event(struct scif_endpoint *ep,

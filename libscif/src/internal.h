@@ -416,7 +416,7 @@ void scif_pending_clear(struct scif_endpoint *listener);
 int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner);
 void scif_link_close(struct scif_link *link);
 void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
-/* After the peer's hello: connect the QP for RMAs. */
+/* After the peer's hello: connect the QP for RMAs. ECONNRESET if the peer has left. */
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
 /* Map the peer's shared block, where the device can. */
 void scif_link_map(struct scif_link *link);

@@ -208,14 +208,17 @@ void scif_link_hello(struct scif_link *link, struct scif_hello *hello)
 	hello->shared_addr = (uintptr_t)link->shared;
 }
 
-/* The RMA pair takes the way of the message pair, to a pair of its own. */
+/*
+ * The RMA pair takes the way of the message pair, to a pair of its own. The kernel knows
+ * it until the peer has ended the connection, ECONNRESET from then on. 0 or an errno.
+ */
 static int to_state(struct scif_link *link, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
 	int mask;
 
 	if (rdma_init_qp_attr(link->id, &attr, &mask))
-		return -1;
+		return errno == EINVAL ? ECONNRESET : errno;
 	if (mask & IBV_QP_ACCESS_FLAGS)
 		attr.qp_access_flags = IBV_ACCESS_REMOTE_READ |
 				       IBV_ACCESS_REMOTE_WRITE;
@@ -230,8 +233,7 @@ static int to_state(struct scif_link *link, enum ibv_qp_state state)
 		attr.timeout = link->dev->ack_timeout;
 	if (mask & IBV_QP_RETRY_CNT)
 		attr.retry_cnt = ACK_RETRIES;
-	errno = ibv_modify_qp(link->rma_qp, &attr, mask);
-	return errno ? -1 : 0;
+	return ibv_modify_qp(link->rma_qp, &attr, mask);
 }
 
 void scif_link_ask(struct scif_link *link)
@@ -253,15 +255,19 @@ static void watch_machine(struct scif_link *link, uint16_t number)
 
 int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
 {
+	int err;
+
 	watch_machine(link, hello->node);
 	link->peer_addr = hello->shared_addr;
 	link->peer_rkey = hello->shared_rkey;
 	link->peer_rma_qpn = hello->rma_qpn;
 	link->peer_rma_psn = hello->rma_psn & 0xffffff;
-	if (to_state(link, IBV_QPS_INIT) || to_state(link, IBV_QPS_RTR) ||
-	    to_state(link, IBV_QPS_RTS))
-		return errno;
-	return 0;
+	err = to_state(link, IBV_QPS_INIT);
+	if (!err)
+		err = to_state(link, IBV_QPS_RTR);
+	if (!err)
+		err = to_state(link, IBV_QPS_RTS);
+	return err;
 }
 
 /* What cannot be broken has lost its device. */

@@ -3,13 +3,11 @@
  * Accepting.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -20,6 +18,7 @@
 
 #include "behaviour.h"
 #include "clock.h"
+#include "cm_events.h"
 #include "peer.h"
 #include "process.h"
 #include "tap.h"
@@ -212,27 +211,6 @@ static bool gone_when_accepted(void)
 	return ok;
 }
 
-static atomic_bool overtaken;
-
-/*
- * What the library calls. The kernel tells an accepted request's end without its
- * beginning when the message that ends it (DREQ) has overtaken the one that the peer
- * is there (RTU).
- */
-int rdma_get_cm_event(struct rdma_event_channel *channel,
-		      struct rdma_cm_event **event)
-{
-	typeof(rdma_get_cm_event) *get = dlsym(RTLD_NEXT, "rdma_get_cm_event");
-	int err = get(channel, event);
-
-	if (err || !atomic_load(&overtaken) ||
-	    (*event)->event != RDMA_CM_EVENT_ESTABLISHED)
-		return err;
-	rdma_ack_cm_event(*event);
-	errno = EAGAIN;
-	return -1;
-}
-
 struct acceptance {
 	int listener;
 	int epd;
@@ -264,14 +242,14 @@ static bool gone_before_it_is_heard(void)
 	call.epd = peer_op_epd(PEER_OPEN, -1);
 	peer_begin(&call);
 	ok = shows(acceptance.listener, POLLIN);
-	atomic_store(&overtaken, true);
+	tell_cm_events(CM_OVERTAKEN);
 	pthread_create(&thread, NULL, accept_one, &acceptance);
 	ok = check(peer_finish(&call) > 0, "connect: %s",
 		   strerror(call.error)) &&
 	     succeeds(peer_send(call.epd, "abc", 4, 1), 4, "send") && ok;
 	peer_op_epd(PEER_CLOSE, call.epd);
 	pthread_join(thread, NULL);
-	atomic_store(&overtaken, false);
+	tell_cm_events(CM_AS_THEY_COME);
 	ok = succeeds(acceptance.ret, 0, "accept") && ok;
 	if (ok) {
 		ok = succeeds(scif_recv(acceptance.epd, text, 4, 1), 4,

@@ -16,6 +16,7 @@
 
 #include "behaviour.h"
 #include "clock.h"
+#include "cm_events.h"
 #include "peer.h"
 #include "tap.h"
 
@@ -486,6 +487,17 @@ static void nothing(int signal)
 	(void)signal;
 }
 
+/* Likewise, if this side hears that it is connected only after the peer has left. */
+static bool left_before_it_is_heard(void)
+{
+	bool ok;
+
+	tell_cm_events(CM_LATE);
+	ok = connected_and_left();
+	tell_cm_events(CM_AS_THEY_COME);
+	return ok;
+}
+
 /* A signal ends the call, and the next one waits for the same attempt. */
 static bool connect_under_signals(void)
 {
@@ -551,6 +563,8 @@ const struct behaviour connection_cases[] = {
 	{ 23, "connect with O_NONBLOCK", nonblocking_connect },
 	{ 23, "a connect that was given up keeps nobody waiting", given_up },
 	{ 23, "connected, and the peer has left", connected_and_left },
+	{ 23, "the peer has left before it is heard that it is there",
+	  left_before_it_is_heard },
 	{ 23, "connect under signals", connect_under_signals },
 	{ 0, NULL, NULL }
 };
