@@ -206,6 +206,17 @@ static bool is_overtaken(struct scif_endpoint *ep, enum rdma_cm_event_type type)
 	       type == RDMA_CM_EVENT_DISCONNECTED && ep->link.peer_rkey;
 }
 
+/*
+ * A peer that goes before its kernel has heard that it is connected rejects what is
+ * connected here.
+ */
+static bool is_end(enum rdma_cm_event_type type)
+{
+	return type == RDMA_CM_EVENT_DISCONNECTED ||
+	       type == RDMA_CM_EVENT_REJECTED ||
+	       type == RDMA_CM_EVENT_DEVICE_REMOVAL;
+}
+
 /* With the endpoint's lock. */
 static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 		      enum rdma_cm_event_type type,
@@ -215,8 +226,7 @@ static void own_event(struct scif_endpoint *ep, struct rdma_cm_id *id,
 		scif_connect_done(ep, 0);
 	if (scif_state(ep) == SCIF_CONNECTING) {
 		connect_event(ep, type, hello);
-	} else if (type == RDMA_CM_EVENT_DISCONNECTED ||
-		   type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+	} else if (is_end(type)) {
 		if (type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			atomic_store(&ep->link.gone, true);
 		scif_lost(ep);

@@ -32,19 +32,20 @@ int rdma_get_cm_event(struct rdma_event_channel *channel,
 		      struct rdma_cm_event **event)
 {
 	typeof(rdma_get_cm_event) *get = dlsym(RTLD_NEXT, "rdma_get_cm_event");
-	int err = get(channel, event);
+	const enum cm_telling telling = atomic_load(&how);
 
-	if (err || (*event)->event != RDMA_CM_EVENT_ESTABLISHED)
-		return err;
-	switch (atomic_load(&how)) {
-	case CM_LATE:
-		wait_for_end((*event)->id);
-		return 0;
-	case CM_OVERTAKEN:
-		rdma_ack_cm_event(*event);
-		errno = EAGAIN;
+	if (get(channel, event))
 		return -1;
-	default:
+	if (telling == CM_REJECTED &&
+	    (*event)->event == RDMA_CM_EVENT_DISCONNECTED)
+		(*event)->event = RDMA_CM_EVENT_REJECTED;
+	if ((*event)->event != RDMA_CM_EVENT_ESTABLISHED)
 		return 0;
-	}
+	if (telling == CM_LATE)
+		wait_for_end((*event)->id);
+	if (telling != CM_OVERTAKEN)
+		return 0;
+	rdma_ack_cm_event(*event);
+	errno = EAGAIN;
+	return -1;
 }

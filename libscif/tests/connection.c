@@ -487,15 +487,26 @@ static void nothing(int signal)
 	(void)signal;
 }
 
-/* Likewise, if this side hears that it is connected only after the peer has left. */
-static bool left_before_it_is_heard(void)
+static bool left(enum cm_telling telling)
 {
 	bool ok;
 
-	tell_cm_events(CM_LATE);
+	tell_cm_events(telling);
 	ok = connected_and_left();
 	tell_cm_events(CM_AS_THEY_COME);
 	return ok;
+}
+
+/* Likewise, if this side hears that it is connected only after the peer has left. */
+static bool left_before_it_is_heard(void)
+{
+	return left(CM_LATE);
+}
+
+/* Likewise, if the peer's kernel has not heard that it was connected. */
+static bool left_as_a_rejection(void)
+{
+	return left(CM_REJECTED);
 }
 
 /* A signal ends the call, and the next one waits for the same attempt. */
@@ -565,6 +576,8 @@ const struct behaviour connection_cases[] = {
 	{ 23, "connected, and the peer has left", connected_and_left },
 	{ 23, "the peer has left before it is heard that it is there",
 	  left_before_it_is_heard },
+	{ 23, "the peer has left before its kernel heard that this side is there",
+	  left_as_a_rejection },
 	{ 23, "connect under signals", connect_under_signals },
 	{ 0, NULL, NULL }
 };
