@@ -2,13 +2,23 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # For programs of others: did they really use the device? After lib/tap.sh.
 
-# sum_requests: those that rdma statistic, which is the input, says were carried
-# out, by mic (also directly by the process that posts) or by rxe.
+# sum_counters REGEX: those of the names in what rdma statistic says, which is the
+# input. As a process may say any number of what it has executed by itself: modulo
+# 2^64, as the kernel sums, and only differences mean something.
+sum_counters() {
+	local word name='' sum=0
+
+	for word in $(cat); do
+		[[ ! $name =~ ^($1)$ ]] || sum=$((sum + word))
+		name=$word
+	done
+	echo "$sum"
+}
+
+# sum_requests: likewise, those carried out, by mic (also directly by the process
+# that posts) or by rxe.
 sum_requests() {
-	awk '{ for (i = 1; i < NF; i++)
-			if ($i ~ /^(sends|(rdma|direct)_(writes|reads)|sent_pkts)$/)
-				sum += $(i + 1) }
-		END { printf "%.0f\n", sum }'
+	sum_counters 'sends|(rdma|direct)_(writes|reads)|sent_pkts'
 }
 
 # requests DEVICE: how many its queue pairs have carried out.
@@ -23,7 +33,7 @@ uses() {
 	before=$(($(requests "$DEVICE") + $(requests "$PEER")))
 	"$@" || return
 	after=$(($(requests "$DEVICE") + $(requests "$PEER")))
-	[ "$after" -gt "$before" ] || {
+	[ $((after - before)) -gt 0 ] || {
 		echo "not a request went over the devices"
 		return 1
 	}
