@@ -313,6 +313,13 @@ static bool ends_cancelled(pthread_t thread, const char *what)
 	return check(result == PTHREAD_CANCELED, "%s: not cancelled", what);
 }
 
+/* For gcc's sanitizer of threads, who is cancelled in poll() never leaves it. */
+#ifdef __SANITIZE_THREAD__
+enum { POLLS = false };
+#else
+enum { POLLS = true };
+#endif
+
 /*
  * A thread that is cancelled while it waits leaves nothing behind: a receive goes on
  * to its end.
@@ -327,14 +334,16 @@ static bool cancelled(void)
 	connect_pair(&own, &other);
 	connect_pair(&idle, &idle_other);
 	pthread_create(&receives, NULL, receive_and_end, &own);
-	pthread_create(&polls, NULL, poll_and_end, &idle);
+	if (POLLS)
+		pthread_create(&polls, NULL, poll_and_end, &idle);
 	sleep_ms(300);
 	pthread_cancel(receives);
-	pthread_cancel(polls);
+	if (POLLS)
+		pthread_cancel(polls);
 	sleep_ms(100);
 	ok = succeeds(peer_send(other, "a", 1, 1), 1, "send");
 	ok = ends_cancelled(receives, "receive") && ok;
-	ok = ends_cancelled(polls, "poll") && ok;
+	ok = (!POLLS || ends_cancelled(polls, "poll")) && ok;
 	ok = succeeds(peer_send(other, "b", 1, 1), 1, "another one") &&
 	     shows(own, POLLIN) &&
 	     succeeds(scif_recv(own, &byte, 1, 0), 1, "recv") &&
