@@ -468,6 +468,15 @@ static bool bind_outside(struct stage *stage)
 	return bind_fails(stage, &info);
 }
 
+/* Which unbinds a window of type 1. */
+static bool bind_of_no_length(struct stage *stage)
+{
+	struct ibv_mw_bind_info info = bind_info(&stage->memory, 0, 0,
+						 WRITE_ONLY);
+
+	return bind_fails(stage, &info);
+}
+
 static bool bind_wrapping(struct stage *stage)
 {
 	struct ibv_mw_bind_info info = bind_info(&stage->memory, 1,
@@ -557,6 +566,7 @@ static const struct {
 	  IBV_QPT_RC },
 	{ local_inv_of_region, "the owner invalidates a region", IBV_QPT_RC },
 	{ bind_outside, "bound beyond the region's end", IBV_QPT_RC },
+	{ bind_of_no_length, "type 2: bound with length 0", IBV_QPT_RC },
 	{ bind_wrapping, "bound around the end of all addresses", IBV_QPT_RC },
 	{ bind_without_right, "bound to a region that allows no windows",
 	  IBV_QPT_RC },

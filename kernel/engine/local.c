@@ -212,7 +212,7 @@ static enum ib_wc_status mic_bind_mr(struct mic_qp *qp,
 	return IB_WC_SUCCESS;
 }
 
-/* Length 0 unbinds; the key changes all the same. */
+/* Length 0 unbinds a type 1 window, whose key changes all the same. */
 static enum ib_wc_status mic_bind_locked(struct mic_qp *qp,
 					 struct mic_mw_state *mw)
 {
@@ -223,6 +223,9 @@ static enum ib_wc_status mic_bind_locked(struct mic_qp *qp,
 	if (!mic_bind_key_ok(qp, mw))
 		return status;
 	if (!wqe->bind.length) {
+		/* IBA o10-37.2.40 */
+		if (mw->type == IB_MW_TYPE_2)
+			return status;
 		mic_mw_unbind(mw);
 		mw->mkey.key = wqe->bind.new_rkey;
 		return IB_WC_SUCCESS;

@@ -28,6 +28,12 @@ listening_cm() {
 			grep -x "$1" */wchan' - "${1:-.*}" >/dev/null
 }
 
+# listening_rsocket: likewise, of who never sleeps, as rstream looks for a connection
+# again and again; that is kept for it from then on.
+listening_rsocket() {
+	"${server_side[@]}" rdma resource show cm_id | grep -q "state LISTEN"
+}
+
 # Seconds until a program hangs.
 PAIR_LIMIT=${PAIR_LIMIT:-60}
 
