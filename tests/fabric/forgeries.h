@@ -295,6 +295,8 @@ static const struct offer extents[] = {
 	{ "the list twice", "lie=extents-again", false, 2 },
 	{ "a list behind the record", "lie=extents-behind-record", false, 2 },
 	{ "two of its pages after that", "lie=extents-two", true, 2 },
+	/* Who has told the last one leaves, and takes back what it has granted. */
+	{ "less again", "lie=extents-few", false, 2 },
 };
 
 #endif /* FORGERIES_H */
