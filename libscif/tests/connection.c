@@ -576,7 +576,8 @@ const struct behaviour connection_cases[] = {
 	{ 23, "connected, and the peer has left", connected_and_left },
 	{ 23, "the peer has left before it is heard that it is there",
 	  left_before_it_is_heard },
-	{ 23, "the peer has left before its kernel heard that this side is there",
+	{ 23,
+	  "the peer has left before its kernel heard that this side is there",
 	  left_as_a_rejection },
 	{ 23, "connect under signals", connect_under_signals },
 	{ 0, NULL, NULL }
