@@ -6,9 +6,10 @@
 # input. As a process may say any number of what it has executed by itself: modulo
 # 2^64, as the kernel sums, and only differences mean something.
 sum_counters() {
-	local word name='' sum=0
+	local words word name='' sum=0
 
-	for word in $(cat); do
+	read -rd '' -a words # all of it, to the end
+	for word in "${words[@]}"; do
 		[[ ! $name =~ ^($1)$ ]] || sum=$((sum + word))
 		name=$word
 	done
