@@ -10,7 +10,6 @@
 . "${BASH_SOURCE[0]%/*}/disk.sh"
 
 TARGET_LIBRARY=isert.sh
-ISER_INITIATOR=iqn.2003-01.org.linux-iscsi.mic:initiator
 
 initiator_answers() {
 	iscsiadm -m session 2>&1 | grep -q 'No active sessions'

@@ -8,18 +8,27 @@
 
 ISER_PORT=3260
 ISER_TARGET=iqn.2003-01.org.linux-iscsi.mic:disk
+ISER_INITIATOR=iqn.2003-01.org.linux-iscsi.mic:initiator
 PORTAL_GROUP=$TARGETS/iscsi/$ISER_TARGET/tpgt_1
+ACL=$PORTAL_GROUP/acls/$ISER_INITIATOR
 
-# make_target ADDRESS: there, by RDMA, for everybody.
+# admit_initiator: who is called $ISER_INITIATOR. It is not asked whether it is still
+# there: that NOP-IN, 15 seconds after a login, is still in the connection's list when
+# ib_isert frees it, and the kernel warns of it.
+admit_initiator() {
+	mkdir "$ACL" && put 0 "$ACL/attrib/nopin_timeout" &&
+		mkdir "$ACL/lun_0" &&
+		ln -s "$PORTAL_GROUP/lun/lun_0" "$ACL/lun_0/mic"
+}
+
+# make_target ADDRESS: there, by RDMA.
 make_target() {
 	modprobe -a iscsi_target_mod ib_isert && make_store || return
 	mkdir -p "$TARGETS/iscsi" && mkdir -p "$PORTAL_GROUP" &&
 		put 0 "$PORTAL_GROUP/attrib/authentication" &&
-		put 1 "$PORTAL_GROUP/attrib/generate_node_acls" &&
-		put 0 "$PORTAL_GROUP/attrib/demo_mode_write_protect" &&
 		mkdir "$PORTAL_GROUP/lun/lun_0" &&
 		ln -s "$STORE" "$PORTAL_GROUP/lun/lun_0/mic" &&
-		offer_target "$1" && put 1 "$PORTAL_GROUP/enable"
+		admit_initiator && offer_target "$1" && put 1 "$PORTAL_GROUP/enable"
 }
 
 # offer_target ADDRESS: its listener.
@@ -47,7 +56,9 @@ enable_target() {
 remove_target() {
 	[ ! -d "$PORTAL_GROUP" ] || {
 		disable_target
-		withdraw_target "$1" && rm "$PORTAL_GROUP/lun/lun_0/mic" &&
+		withdraw_target "$1" && rm "$ACL/lun_0/mic" &&
+			rmdir "$ACL/lun_0" "$ACL" &&
+			rm "$PORTAL_GROUP/lun/lun_0/mic" &&
 			rmdir "$PORTAL_GROUP/lun/lun_0" "$PORTAL_GROUP" \
 				"${PORTAL_GROUP%/*}" || return
 	}
