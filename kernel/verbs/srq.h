@@ -5,9 +5,7 @@
 #ifndef MIC_SRQ_H
 #define MIC_SRQ_H
 
-#include <linux/completion.h>
 #include <linux/mutex.h>
-#include <linux/refcount.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -18,6 +16,7 @@
 #include "unread.h"
 
 struct mic_sges;
+struct mic_xrc_entry;
 
 /**
  * struct mic_srq - shared receive queue
@@ -31,8 +30,7 @@ struct mic_sges;
  * @limit: an event is due when fewer receives are left; 0 if none is due
  * @broken: the indices made no sense; it is not looked at again
  * @unread: events
- * @ref: XRC: one for the owner, one for each target QP that uses it now
- * @gone: XRC: the last reference was dropped
+ * @xrc: XRC: what target QPs find, and hold
  */
 struct mic_srq {
 	struct ib_srq ibsrq;
@@ -45,8 +43,7 @@ struct mic_srq {
 	u32 limit;
 	bool broken;
 	struct mic_unread unread;
-	refcount_t ref;
-	struct completion gone;
+	struct mic_xrc_entry *xrc;
 };
 
 static inline struct mic_srq *to_mic_srq(struct ib_srq *ibsrq)
