@@ -87,6 +87,63 @@ static long pinned_kb(void)
 	return kb;
 }
 
+/* Queues count with what is registered. */
+static void queues_within(struct device *dev)
+{
+	enum { ENTRIES = 4096 }; /* 256 KiB and a page */
+	struct ibv_cq *cqs[8];
+	unsigned int n, i;
+	int error;
+	long kb;
+
+	for (n = 0; n < 8; n++) {
+		cqs[n] = ibv_create_cq(dev->ctx, ENTRIES, NULL, NULL, 0);
+		if (!cqs[n])
+			break;
+	}
+	error = errno;
+	kb = pinned_kb();
+	tap_ok(n == 3 && error == ENOMEM && kb >= 768 && kb <= 1024,
+	       "completion queues: %u, then %s; %ld KiB are pinned", n,
+	       strerror(error), kb);
+	error = n ? ibv_resize_cq(cqs[0], 2 * ENTRIES) : 0;
+	tap_ok(error == ENOMEM && pinned_kb() == kb,
+	       "one made larger: %s, %ld KiB are pinned", strerror(error),
+	       pinned_kb());
+	for (i = 0; i < n; i++)
+		tap_must(!ibv_destroy_cq(cqs[i]), "ibv_destroy_cq fails");
+	tap_ok(pinned_kb() == 0, "and destroyed: %ld KiB are pinned",
+	       pinned_kb());
+}
+
+static void work_queues_within(struct device *dev)
+{
+	struct ibv_srq_init_attr srq_attr = {
+		.attr = { .max_wr = 16384, .max_sge = 8 },
+	};
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16384,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 8,
+			 .max_recv_sge = 1 },
+	};
+	int error;
+
+	attr.send_cq = ibv_create_cq(dev->ctx, 1, NULL, NULL, 0);
+	attr.recv_cq = attr.send_cq;
+	tap_must(attr.send_cq, "ibv_create_cq fails");
+	error = ibv_create_qp(dev->pd, &attr) ? 0 : errno;
+	tap_ok(error == ENOMEM, "a queue pair that is too large: %s",
+	       strerror(error));
+	error = ibv_create_srq(dev->pd, &srq_attr) ? 0 : errno;
+	tap_ok(error == ENOMEM, "a shared receive queue that is: %s",
+	       strerror(error));
+	tap_must(!ibv_destroy_cq(attr.send_cq), "ibv_destroy_cq fails");
+	tap_ok(pinned_kb() == 0, "nothing is left of them: %ld KiB",
+	       pinned_kb());
+}
+
 static void memlock(void)
 {
 	struct rlimit limit = { .rlim_cur = MIB, .rlim_max = MIB };
@@ -126,6 +183,8 @@ static void memlock(void)
 	tap_ok(first && pinned_kb() == 1024, "all of it again");
 	if (first)
 		ibv_dereg_mr(first);
+	queues_within(&dev);
+	work_queues_within(&dev);
 	device_close(&dev);
 }
 

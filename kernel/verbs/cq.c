@@ -15,7 +15,7 @@
 
 static struct mic_buf *mic_cq_buf_create(struct mic_uctx *uctx, u32 entries)
 {
-	return mic_buf_create(uctx, MIC_CQ_RING_OFFSET +
+	return mic_queue_buf_create(uctx, MIC_CQ_RING_OFFSET +
 				    (size_t)entries * sizeof(struct mic_cqe));
 }
 

@@ -99,7 +99,7 @@ static int mic_dm_get_memory(struct mic_dm *dm, struct ib_ucontext *ibuctx,
 			mic_piece_put(piece);
 		return err;
 	}
-	dm->buf = mic_buf_create(to_mic_uctx(ibuctx), length);
+	dm->buf = mic_dm_buf_create(to_mic_uctx(ibuctx), length);
 	return PTR_ERR_OR_ZERO(dm->buf);
 }
 

@@ -188,7 +188,7 @@ static int mic_qp_buf_create(struct mic_qp *qp)
 		cap->max_recv_sge = 0;
 	}
 
-	buf = mic_buf_create(qp->uctx, size);
+	buf = mic_queue_buf_create(qp->uctx, size);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	qp->buf = buf;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Queue memory.
+ * Queue memory, and device memory of this kernel.
  *
  * Pages, not a user mapping of a vmalloc area: they are charged to the memory
  * cgroup of the process that creates the queue, and a mapping that outlives
@@ -9,6 +9,8 @@
 #include <linux/gfp.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -58,51 +60,117 @@ static void mic_buf_unmap(const struct mic_buf *buf)
 		vunmap(buf->va);
 }
 
-/**
- * mic_buf_create - allocate memory for a queue
- * @uctx: user context that will map it, or NULL
- * @size: bytes
- *
- * Context: process context.
- * Return: zeroed memory, or an ERR_PTR (-ENOMEM).
+/*
+ * A queue can't be swapped, as if it were memory of the process that is pinned, which
+ * it is on other devices; so it counts with that.
  */
-struct mic_buf *mic_buf_create(struct mic_uctx *uctx, size_t size)
+static int mic_buf_charge(struct mic_buf *buf)
+{
+	struct mm_struct *mm = current->mm;
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+
+	if (atomic64_add_return(buf->npages, &mm->pinned_vm) > limit &&
+	    !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(buf->npages, &mm->pinned_vm);
+		return -ENOMEM;
+	}
+	mmgrab(mm);
+	buf->mm = mm;
+	return 0;
+}
+
+static void mic_buf_uncharge(struct mic_buf *buf)
+{
+	if (!buf->mm)
+		return;
+	atomic64_sub(buf->npages, &buf->mm->pinned_vm);
+	mmdrop(buf->mm);
+}
+
+static int mic_buf_fill(struct mic_buf *buf)
+{
+	int err;
+
+	err = mic_buf_alloc_pages(buf);
+	if (err)
+		return err;
+	buf->va = mic_buf_map(buf);
+	if (!buf->va) {
+		err = -ENOMEM;
+		goto err_pages;
+	}
+	if (buf->uctx) {
+		err = mic_uctx_add_buf(buf->uctx, buf);
+		if (err)
+			goto err_vmap;
+	}
+	return 0;
+
+err_vmap:
+	mic_buf_unmap(buf);
+err_pages:
+	mic_buf_free_pages(buf);
+	return err;
+}
+
+static struct mic_buf *mic_buf_new(struct mic_uctx *uctx, size_t size,
+				   bool charge)
 {
 	struct mic_buf *buf;
-	int err;
+	int err = 0;
 
 	buf = kzalloc(sizeof(*buf), GFP_KERNEL_ACCOUNT);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
 	buf->uctx = uctx;
 	buf->npages = PAGE_ALIGN(size) >> PAGE_SHIFT;
-
-	err = mic_buf_alloc_pages(buf);
+	if (charge)
+		err = mic_buf_charge(buf);
 	if (err)
 		goto err_free;
-	buf->va = mic_buf_map(buf);
-	if (!buf->va) {
-		err = -ENOMEM;
-		goto err_pages;
-	}
-	if (uctx) {
-		err = mic_uctx_add_buf(uctx, buf);
-		if (err)
-			goto err_vmap;
-	}
+	err = mic_buf_fill(buf);
+	if (err)
+		goto err_charge;
 	return buf;
 
-err_vmap:
-	mic_buf_unmap(buf);
-err_pages:
-	mic_buf_free_pages(buf);
+err_charge:
+	mic_buf_uncharge(buf);
 err_free:
 	kfree(buf);
 	return ERR_PTR(err);
 }
 
 /**
- * mic_buf_destroy - free the memory of a queue
+ * mic_queue_buf_create - allocate memory for a queue
+ * @uctx: user context that will map it; NULL for a kernel consumer
+ * @size: bytes
+ *
+ * What a process has of it counts towards its RLIMIT_MEMLOCK, like memory that it
+ * registers, until mic_buf_destroy().
+ *
+ * Context: process context; with a @uctx, of the process that is charged.
+ * Return: zeroed memory, or an ERR_PTR (-ENOMEM).
+ */
+struct mic_buf *mic_queue_buf_create(struct mic_uctx *uctx, size_t size)
+{
+	return mic_buf_new(uctx, size, uctx);
+}
+
+/**
+ * mic_dm_buf_create - allocate device memory
+ * @uctx: user context that will map it
+ * @size: bytes; the caller limits the device's sum
+ *
+ * Context: process context.
+ * Return: zeroed memory, or an ERR_PTR (-ENOMEM).
+ */
+struct mic_buf *mic_dm_buf_create(struct mic_uctx *uctx, size_t size)
+{
+	return mic_buf_new(uctx, size, false);
+}
+
+/**
+ * mic_buf_destroy - free the memory of a queue, or device memory
  * @buf: buffer no engine code uses any more
  *
  * A user mapping of it stays valid, but leads nowhere.
@@ -113,6 +181,7 @@ void mic_buf_destroy(struct mic_buf *buf)
 		mic_uctx_del_buf(buf->uctx, buf);
 	mic_buf_unmap(buf);
 	mic_buf_free_pages(buf);
+	mic_buf_uncharge(buf);
 	kfree(buf);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue memory, and the kernel's view of a work queue in it.
+ * Memory of queues, and of the device, and the kernel's view of a work queue in it.
  */
 #ifndef MIC_RING_H
 #define MIC_RING_H
@@ -9,14 +9,16 @@
 #include <rdma/mic-abi.h>
 
 struct mic_uctx;
+struct mm_struct;
 struct page;
 
 /**
- * struct mic_buf - memory a queue lives in
+ * struct mic_buf - memory a queue lives in, or device memory
  * @va: kernel mapping
  * @page: its pages, which a user mapping holds on its own
  * @npages: number of pages
  * @uctx: context that can map it, NULL for a kernel consumer
+ * @mm: address space it is charged to, or NULL
  * @mmap_id: index in &mic_uctx.bufs
  */
 struct mic_buf {
@@ -24,10 +26,12 @@ struct mic_buf {
 	struct page **page;
 	u32 npages;
 	struct mic_uctx *uctx;
+	struct mm_struct *mm;
 	u32 mmap_id;
 };
 
-struct mic_buf *mic_buf_create(struct mic_uctx *uctx, size_t size);
+struct mic_buf *mic_queue_buf_create(struct mic_uctx *uctx, size_t size);
+struct mic_buf *mic_dm_buf_create(struct mic_uctx *uctx, size_t size);
 void mic_buf_destroy(struct mic_buf *buf);
 void mic_buf_info(const struct mic_buf *buf, struct mic_mmap_info *info);
 

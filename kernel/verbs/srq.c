@@ -19,7 +19,7 @@ static int mic_srq_buf_create(struct mic_srq *srq, struct mic_uctx *uctx)
 
 	mic_ring_layout(&srq->ring, srq->max_wr,
 			mic_recv_stride(srq->max_sge), &size);
-	srq->buf = mic_buf_create(uctx, size);
+	srq->buf = mic_queue_buf_create(uctx, size);
 	if (IS_ERR(srq->buf))
 		return PTR_ERR(srq->buf);
 	mic_ring_attach(&srq->ring, srq->buf);
@@ -215,7 +215,7 @@ static int mic_srq_resize(struct mic_srq *srq, u32 max_wr,
 		return err;
 
 	mic_ring_layout(&ring, max_wr, srq->ring.info.stride, &size);
-	buf = mic_buf_create(uctx, size);
+	buf = mic_queue_buf_create(uctx, size);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	mic_ring_attach(&ring, buf);
