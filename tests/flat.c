@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A WRITE among many queue pairs of one completion queue, or among many keys, takes as
- * many instructions as one alone: nothing is searched. They are counted by the clock
+ * A WRITE among many queue pairs of one completion queue, or among many keys, or a
+ * datagram to one of many groups, takes as many instructions as one alone: nothing is
+ * searched. They are counted by the clock
  * (./run vm --icount), from the post to the completion; which of them miss a cache is
  * for the bench to show.
  *
@@ -21,6 +22,10 @@ enum {
 	KEYS = 100000,
 	USED = 1009, /* of the keys, far from each other */
 	DEPTH = 4,
+	JOINERS = 8,   /* queue pairs that are members of other groups */
+	GROUPS = 1000, /* of each */
+	MULTICAST_QPN = 0xffffff,
+	SLOT_BYTES = 128,
 	REGION_BYTES = 4096,
 	TIMES = 3, /* the first one gets what is kept */
 };
@@ -73,6 +78,14 @@ static uint64_t cost_at(const struct place *places, unsigned int n)
 	return cost;
 }
 
+static bool is_limited(uint64_t one, uint64_t all)
+{
+	tap_note("%llu instructions for one alone, %llu among many",
+		 (unsigned long long)one, (unsigned long long)all);
+	return check(one > 50 && all, "what is counted?") &&
+	       check(all * 100 <= one * LIMIT, "more than %d %%", LIMIT);
+}
+
 /* At @many of them and at the first one. */
 static bool is_flat(const struct place *many, unsigned int n)
 {
@@ -84,10 +97,7 @@ static bool is_flat(const struct place *many, unsigned int n)
 		alone[i] = many[0];
 	one = cost_at(alone, i);
 	all = cost_at(many, n);
-	tap_note("%llu instructions for one alone, %llu among many",
-		 (unsigned long long)one, (unsigned long long)all);
-	return check(one > 50 && all, "what is counted?") &&
-	       check(all * 100 <= one * LIMIT, "more than %d %%", LIMIT);
+	return is_limited(one, all);
 }
 
 static bool among_queue_pairs(void)
@@ -154,6 +164,95 @@ static bool among_keys(void)
 	return ok;
 }
 
+static union ibv_gid group(unsigned int number)
+{
+	return (union ibv_gid){
+		.raw = { 0xff, 0x0e, [14] = number >> 8, [15] = number },
+	};
+}
+
+struct datagrams {
+	struct endpoint from, to;
+	struct ibv_ah *ah;
+};
+
+static bool send_one(struct datagrams *d, uint64_t *ns)
+{
+	struct ibv_sge data = region_sge(&setup.a_mem, 0, 8);
+	struct ibv_sge slot = region_sge(&setup.b_mem, 0, SLOT_BYTES);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &data, 1), *bad;
+	struct ibv_wc wc;
+	uint64_t start;
+	int n, err;
+
+	post_recv(&d->to, 1, &slot, 1);
+	wr.wr.ud.ah = d->ah;
+	wr.wr.ud.remote_qpn = MULTICAST_QPN;
+	wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
+	start = now_ns();
+	err = ibv_post_send(d->from.qp, &wr, &bad);
+	*ns = now_ns() - start;
+	n = ibv_poll_cq(d->from.send_cq, 1, &wc);
+	return check(!err && n == 1 && wc.status == IBV_WC_SUCCESS,
+		     "post %d, poll %d, status %d", err, n, wc.status) &&
+	       check(cq_success(d->to.recv_cq, 1, &wc), "it does not arrive");
+}
+
+static uint64_t cost_of_one(struct datagrams *d)
+{
+	uint64_t values[101];
+	unsigned int i, n = sizeof(values) / sizeof(values[0]);
+
+	for (i = 0; i < n; i++)
+		if (!send_one(d, &values[i]))
+			return 0;
+	return median(values, n) - clock_cost();
+}
+
+static void join_others(struct endpoint *joiners, bool join)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < JOINERS; i++)
+		for (k = 0; k < GROUPS; k++) {
+			union ibv_gid gid = group(1 + i * GROUPS + k);
+
+			tap_must(!(join ? ibv_attach_mcast : ibv_detach_mcast)(
+					 joiners[i].qp, &gid, 0),
+				 "group %u", 1 + i * GROUPS + k);
+		}
+}
+
+static bool among_groups(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+	struct endpoint joiners[JOINERS];
+	union ibv_gid gid = group(0);
+	struct datagrams d;
+	uint64_t one, all;
+	unsigned int i;
+
+	endpoint_create(&d.from, &setup.a_dev, &options);
+	endpoint_connect(&d.from, NULL);
+	endpoint_create(&d.to, &setup.b_dev, &options);
+	endpoint_connect(&d.to, NULL);
+	for (i = 0; i < JOINERS; i++)
+		endpoint_create(&joiners[i], &setup.b_dev, &options);
+	d.ah = address_handle(&setup.a_dev, &gid);
+	tap_must(!ibv_attach_mcast(d.to.qp, &gid, 0), "ibv_attach_mcast");
+	one = cost_of_one(&d);
+	join_others(joiners, true);
+	all = cost_of_one(&d);
+	join_others(joiners, false);
+	tap_must(!ibv_detach_mcast(d.to.qp, &gid, 0), "ibv_detach_mcast");
+	tap_must(!ibv_destroy_ah(d.ah), "ibv_destroy_ah");
+	for (i = 0; i < JOINERS; i++)
+		endpoint_destroy(&joiners[i]);
+	endpoint_destroy(&d.to);
+	endpoint_destroy(&d.from);
+	return is_limited(one, all);
+}
+
 int main(int argc, char **argv)
 {
 	const char *who = argc > 1 ? argv[1] : "?";
@@ -164,6 +263,8 @@ int main(int argc, char **argv)
 	tap_ok(among_queue_pairs(), "%s: a WRITE among %d queue pairs", who,
 	       QPS);
 	tap_ok(among_keys(), "%s: a WRITE among %d keys", who, KEYS);
+	tap_ok(among_groups(), "%s: a datagram, with %d other memberships", who,
+	       JOINERS * GROUPS);
 	setup_close(&setup);
 	return tap_end();
 }

@@ -64,7 +64,7 @@ void mic_qp_kick(struct mic_qp *qp)
 		mutex_unlock(&req->lock);
 		smp_mb();	/* unlock, then look at the bit again */
 		if (run == MIC_RUN_MORE) {
-			queue_work(mic_wq, &qp->work);
+			mic_qp_kick_deferred(qp);
 			return;
 		}
 		budget.wqes--;	/* looking again is work, too */
@@ -79,7 +79,7 @@ void mic_qp_kick(struct mic_qp *qp)
  */
 void mic_qp_kick_deferred(struct mic_qp *qp)
 {
-	queue_work(mic_wq, &qp->work);
+	queue_work(qp->user ? mic_user_wq : mic_wq, &qp->work);
 }
 
 /* The worker. */

@@ -3,30 +3,65 @@
  * Multicast: which nodes have members of a group.
  */
 #include <linux/export.h>
+#include <linux/hashtable.h>
+#include <linux/jhash.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/once.h>
+#include <linux/rculist.h>
 #include <linux/slab.h>
 #include <linux/srcu.h>
 
 #include <mic/fabric.h>
 
-/*
- * A node with members of a group; node and netdev outlive it. @ndev is what a
- * node of this kernel stands on, or what leads to a remote one, which is told of
- * all groups, since only it knows its members.
- */
+/* A node with members of a group. Node and netdev, which it stands on, outlive it. */
 struct mic_mcast {
-	struct list_head entry;
+	struct hlist_node entry;
 	union ib_gid mgid;
 	struct mic_node *node;
 	const struct net_device *ndev;
-	bool remote;
 	u32 members;
 };
 
-static LIST_HEAD(mic_mcasts);
-static DEFINE_MUTEX(mic_mcasts_lock);	/* serialises changes of mic_mcasts */
+/*
+ * A remote node, and the netdev that leads there. It is told of all groups, since
+ * only it knows its members.
+ */
+struct mic_mcast_remote {
+	struct list_head entry;
+	struct mic_node *node;
+	const struct net_device *ndev;
+};
+
+static DEFINE_HASHTABLE(mic_mcasts, MIC_MCAST_HASH_BITS);
+static LIST_HEAD(mic_mcast_remotes);
+static DEFINE_MUTEX(mic_mcasts_lock);	/* serialises changes of both */
 DEFINE_STATIC_SRCU(mic_mcasts_srcu);
+
+/**
+ * mic_mgid_hash - hash value of a group
+ * @mgid: multicast GID
+ *
+ * Programs choose groups, so they should not be able to tell it.
+ *
+ * Return: 32 bits.
+ */
+u32 mic_mgid_hash(const union ib_gid *mgid)
+{
+	static u32 seed __read_mostly;
+	u32 words[sizeof(*mgid) / sizeof(u32)];
+
+	get_random_once(&seed, sizeof(seed));
+	memcpy(words, mgid, sizeof(words));
+	return jhash2(words, ARRAY_SIZE(words), seed);
+}
+EXPORT_SYMBOL_GPL(mic_mgid_hash);
+
+static struct hlist_head *mic_mcasts_of(const union ib_gid *mgid)
+{
+	return &mic_mcasts[hash_min(mic_mgid_hash(mgid),
+				    HASH_BITS(mic_mcasts))];
+}
 
 static struct mic_mcast *mic_mcast_lookup(const struct mic_node *node,
 					  const union ib_gid *mgid)
@@ -34,8 +69,8 @@ static struct mic_mcast *mic_mcast_lookup(const struct mic_node *node,
 	struct mic_mcast *mcast;
 
 	lockdep_assert_held(&mic_mcasts_lock);
-	list_for_each_entry(mcast, &mic_mcasts, entry)
-		if (mcast->node == node && !mcast->remote &&
+	hlist_for_each_entry(mcast, mic_mcasts_of(mgid), entry)
+		if (mcast->node == node &&
 		    !memcmp(&mcast->mgid, mgid, sizeof(*mgid)))
 			return mcast;
 	return NULL;
@@ -67,7 +102,7 @@ int mic_mcast_join(struct mic_node *node, const union ib_gid *mgid,
 		mcast->node = node;
 		mcast->mgid = *mgid;
 		mcast->ndev = ndev;
-		list_add_tail_rcu(&mcast->entry, &mic_mcasts);
+		hlist_add_head_rcu(&mcast->entry, mic_mcasts_of(mgid));
 	}
 	mcast->members++;
 unlock:
@@ -92,7 +127,7 @@ void mic_mcast_leave(struct mic_node *node, const union ib_gid *mgid)
 	if (!mcast || --mcast->members)
 		mcast = NULL;
 	else
-		list_del_rcu(&mcast->entry);
+		hlist_del_rcu(&mcast->entry);
 	mutex_unlock(&mic_mcasts_lock);
 	if (mcast) {
 		synchronize_srcu(&mic_mcasts_srcu);
@@ -111,15 +146,14 @@ EXPORT_SYMBOL_GPL(mic_mcast_leave);
  */
 int mic_mcast_join_all(struct mic_node *node, struct net_device *ndev)
 {
-	struct mic_mcast *mcast = kzalloc(sizeof(*mcast), GFP_KERNEL);
+	struct mic_mcast_remote *remote = kzalloc(sizeof(*remote), GFP_KERNEL);
 
-	if (!mcast)
+	if (!remote)
 		return -ENOMEM;
-	mcast->node = node;
-	mcast->ndev = ndev;
-	mcast->remote = true;
+	remote->node = node;
+	remote->ndev = ndev;
 	mutex_lock(&mic_mcasts_lock);
-	list_add_tail_rcu(&mcast->entry, &mic_mcasts);
+	list_add_tail_rcu(&remote->entry, &mic_mcast_remotes);
 	mutex_unlock(&mic_mcasts_lock);
 	return 0;
 }
@@ -133,12 +167,12 @@ EXPORT_SYMBOL_GPL(mic_mcast_join_all);
  */
 void mic_mcast_leave_all(struct mic_node *node)
 {
-	struct mic_mcast *mcast, *found = NULL;
+	struct mic_mcast_remote *remote, *found = NULL;
 
 	mutex_lock(&mic_mcasts_lock);
-	list_for_each_entry(mcast, &mic_mcasts, entry)
-		if (mcast->node == node && mcast->remote)
-			found = mcast;
+	list_for_each_entry(remote, &mic_mcast_remotes, entry)
+		if (remote->node == node)
+			found = remote;
 	if (found)
 		list_del_rcu(&found->entry);
 	mutex_unlock(&mic_mcasts_lock);
@@ -148,14 +182,6 @@ void mic_mcast_leave_all(struct mic_node *node)
 	}
 }
 EXPORT_SYMBOL_GPL(mic_mcast_leave_all);
-
-static bool mic_mcast_has_member(const struct mic_mcast *mcast,
-				 const struct mic_op *op,
-				 const struct net_device *ndev)
-{
-	return !mcast->remote && net_eq(dev_net(mcast->ndev), dev_net(ndev)) &&
-	       !memcmp(&mcast->mgid, &op->addr->dgid, sizeof(mcast->mgid));
-}
 
 static bool mic_mcast_is_on(const struct net_device *ndev,
 			    const struct net_device *below)
@@ -168,13 +194,40 @@ static bool mic_mcast_is_on(const struct net_device *ndev,
 	return is_on;
 }
 
-/* A remote node hears what is sent over the netdev that leads there. */
-static bool mic_mcast_hears(const struct mic_mcast *mcast,
-			    const struct mic_op *op,
-			    const struct net_device *ndev)
+/*
+ * To the nodes of this kernel with members of the group, in the netns of @ndev; to
+ * those on @below only, unless that is NULL.
+ */
+static void mic_mcast_submit_here(struct mic_op *op,
+				  const struct net_device *ndev,
+				  const struct net_device *below)
 {
-	return mic_mcast_has_member(mcast, op, ndev) ||
-	       (mcast->remote && mic_mcast_is_on(ndev, mcast->ndev));
+	const union ib_gid *mgid = &op->addr->dgid;
+	struct mic_mcast *mcast;
+
+	hlist_for_each_entry_srcu(mcast, mic_mcasts_of(mgid), entry,
+				  srcu_read_lock_held(&mic_mcasts_srcu)) {
+		if (memcmp(&mcast->mgid, mgid, sizeof(*mgid)) ||
+		    !net_eq(dev_net(mcast->ndev), dev_net(ndev)))
+			continue;
+		if (!below || mic_mcast_is_on(mcast->ndev, below))
+			mic_node_submit(mcast->node, op);
+	}
+}
+
+/* A remote node hears what is sent over the netdev that leads there. */
+static void mic_mcast_submit_remote(struct mic_op *op,
+				    const struct net_device *ndev)
+{
+	struct mic_mcast_remote *remote;
+
+	list_for_each_entry_srcu(remote, &mic_mcast_remotes, entry,
+				 srcu_read_lock_held(&mic_mcasts_srcu)) {
+		if (!mic_mcast_is_on(ndev, remote->ndev))
+			continue;
+		mic_node_submit(remote->node, op);
+		op->copies++;
+	}
 }
 
 /**
@@ -186,17 +239,11 @@ static bool mic_mcast_hears(const struct mic_mcast *mcast,
  */
 void mic_mcast_submit(struct mic_op *op, const struct net_device *ndev)
 {
-	struct mic_mcast *mcast;
 	int idx;
 
 	idx = srcu_read_lock(&mic_mcasts_srcu);
-	list_for_each_entry_srcu(mcast, &mic_mcasts, entry,
-				 srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (mic_mcast_hears(mcast, op, ndev)) {
-			mic_node_submit(mcast->node, op);
-			op->copies += mcast->remote;
-		}
-	}
+	mic_mcast_submit_here(op, ndev, NULL);
+	mic_mcast_submit_remote(op, ndev);
 	srcu_read_unlock(&mic_mcasts_srcu, idx);
 }
 EXPORT_SYMBOL_GPL(mic_mcast_submit);
@@ -210,16 +257,10 @@ EXPORT_SYMBOL_GPL(mic_mcast_submit);
  */
 void mic_mcast_submit_on(struct mic_op *op, const struct net_device *ndev)
 {
-	struct mic_mcast *mcast;
 	int idx;
 
 	idx = srcu_read_lock(&mic_mcasts_srcu);
-	list_for_each_entry_srcu(mcast, &mic_mcasts, entry,
-				 srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (mic_mcast_has_member(mcast, op, ndev) &&
-		    mic_mcast_is_on(mcast->ndev, ndev))
-			mic_node_submit(mcast->node, op);
-	}
+	mic_mcast_submit_here(op, ndev, ndev);
 	srcu_read_unlock(&mic_mcasts_srcu, idx);
 }
 EXPORT_SYMBOL_GPL(mic_mcast_submit_on);

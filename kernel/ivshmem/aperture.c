@@ -50,8 +50,16 @@ struct mic_aperture {
 static LIST_HEAD(mic_apertures);
 static LIST_HEAD(mic_aperture_paths);
 
-/* Another number with each device that comes or goes; changed likewise. */
+/* Another number with each device that has come or gone; changed likewise. */
 static u32 mic_aperture_changes;
+
+/* Who reads the new number sees @mic_apertures as it is then, or newer. */
+static void mic_aperture_changed(void)
+{
+	lockdep_assert_held(&mic_lease_lock);
+	/* release: the list, then the number */
+	smp_store_release(&mic_aperture_changes, mic_aperture_changes + 1);
+}
 
 /**
  * mic_has_apertures - has the administrator named some?
@@ -151,7 +159,7 @@ int mic_aperture_probe(struct pci_dev *pdev)
 	pci_set_drvdata(pdev, ap);
 	mutex_lock(&mic_lease_lock);
 	list_add_tail(&ap->entry, &mic_apertures);
-	WRITE_ONCE(mic_aperture_changes, mic_aperture_changes + 1);
+	mic_aperture_changed();
 	mutex_unlock(&mic_lease_lock);
 	dev_info(&pdev->dev, "an aperture of %llu MiB\n", ap->size >> 20);
 	return 0;
@@ -180,7 +188,7 @@ void mic_aperture_remove(struct pci_dev *pdev)
 
 	mutex_lock(&mic_lease_lock);
 	list_del(&ap->entry);
-	WRITE_ONCE(mic_aperture_changes, mic_aperture_changes + 1);
+	mic_aperture_changed();
 	list_for_each_entry(path, &mic_aperture_paths, aperture_entry)
 		mic_aperture_close(path, ap);
 	mutex_unlock(&mic_lease_lock);
@@ -283,6 +291,22 @@ static void mic_aperture_find_one(const struct mic_path *path, const u8 *id,
 			return;
 }
 
+/*
+ * Nothing to be found, nor to be forgotten: without the lock, which is held while
+ * processes lose what they have mapped. If there is an aperture after all, the number
+ * is another one then, too.
+ */
+static bool mic_aperture_is_idle(struct mic_path *path)
+{
+	/* acquire: the number, then the list */
+	u32 changes = smp_load_acquire(&mic_aperture_changes);
+
+	if (READ_ONCE(path->reach) || !list_empty_careful(&mic_apertures))
+		return false;
+	path->apertures = changes;
+	return true;
+}
+
 /**
  * mic_aperture_find - look for the other node's memory
  * @path: path
@@ -297,6 +321,8 @@ void mic_aperture_find(struct mic_path *path)
 	u8 id[16];
 	int i;
 
+	if (mic_aperture_is_idle(path))
+		return;
 	memcpy(id, entry->beacon_id, sizeof(id));
 	memcpy(addr, entry->beacon, sizeof(addr));
 	barrier();

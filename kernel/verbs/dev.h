@@ -5,9 +5,9 @@
 #ifndef MIC_DEV_H
 #define MIC_DEV_H
 
+#include <linux/hashtable.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
-#include <linux/rwsem.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -48,9 +48,9 @@ enum mic_limits {
  * @mkeys: memory keys by index (key >> 8)
  * @ahs: address handles by index
  * @srqs: XRC SRQs by number
- * @members: QPs in multicast groups
- * @members_lock: protects @members and @nmembers
- * @nmembers: length of @members
+ * @members: QPs in multicast groups, by mic_mgid_hash()
+ * @members_lock: serialises changes of @members and @nmembers
+ * @nmembers: entries of @members
  * @next_qpn: where the search for a free QP number starts
  * @keys: which memory key is the next one
  * @next_ah: where the search for a free address handle starts, under the lock of @ahs
@@ -77,8 +77,8 @@ struct mic_dev {
 	struct xarray mkeys;
 	struct xarray ahs;
 	struct xarray srqs;
-	struct list_head members;
-	struct rw_semaphore members_lock;
+	DECLARE_HASHTABLE(members, MIC_MCAST_HASH_BITS);
+	struct mutex members_lock;
 	u32 nmembers;
 	u32 next_qpn;
 	struct mic_keys keys;
@@ -134,9 +134,16 @@ static inline void *mic_xa_load(struct xarray *xa, unsigned long index)
 }
 
 int mic_dev_create(const char *name, struct net_device *ndev);
+
+/*
+ * What runs queue pairs that nobody else does: of the kernel, and of processes. Of each
+ * so many run at once, and a process can have those of its queue pairs wait.
+ */
 extern struct workqueue_struct *mic_wq;
+extern struct workqueue_struct *mic_user_wq;
 
 /* port.c */
+void mic_get_dev_fw_str(struct ib_device *ibdev, char *str);
 int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		     struct ib_udata *udata);
 int mic_modify_device(struct ib_device *ibdev, int mask,

@@ -32,6 +32,7 @@
 #include "xrc.h"
 
 struct workqueue_struct *mic_wq;
+struct workqueue_struct *mic_user_wq;
 
 static const struct mic_node_ops mic_local_node_ops = {
 	.submit = mic_resp_submit,
@@ -57,7 +58,7 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->mkeys));
 	WARN_ON(!xa_empty(&dev->ahs));
 	WARN_ON(!xa_empty(&dev->srqs));
-	WARN_ON(!list_empty(&dev->members));
+	WARN_ON(!hash_empty(dev->members));
 	WARN_ON(mic_has_objects(dev));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mkeys);
@@ -105,6 +106,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.fill_res_mr_entry = mic_fill_res_mr,
 	.fill_res_qp_entry = mic_fill_res_qp,
 	MIC_FILL_RES_SRQ(mic_fill_res_srq)
+	.get_dev_fw_str = mic_get_dev_fw_str,
 	.get_dma_mr = mic_get_dma_mr,
 	.get_hw_stats = mic_get_hw_stats,
 	.get_link_layer = mic_get_link_layer,
@@ -161,8 +163,8 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	xa_init_flags(&dev->mkeys, XA_FLAGS_ALLOC);
 	mic_keys_init(&dev->keys);
 	xa_init_flags(&dev->srqs, XA_FLAGS_ALLOC);
-	INIT_LIST_HEAD(&dev->members);
-	init_rwsem(&dev->members_lock);
+	hash_init(dev->members);
+	mutex_init(&dev->members_lock);
 	mutex_init(&dev->direct_lock);
 	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 
@@ -280,9 +282,15 @@ static int __init mic_init(void)
 	mic_wq = alloc_workqueue("mic", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!mic_wq)
 		return -ENOMEM;
+	mic_user_wq = alloc_workqueue("mic_user", WQ_UNBOUND | WQ_MEM_RECLAIM,
+				      0);
+	if (!mic_user_wq) {
+		err = -ENOMEM;
+		goto err_wq;
+	}
 	err = mic_fault_init();
 	if (err)
-		goto err_wq;
+		goto err_user_wq;
 	err = mic_debugfs_init();
 	if (err)
 		goto err_fault;
@@ -297,6 +305,8 @@ err_debugfs:
 err_fault:
 	mic_fault_exit();
 	mic_unpin_exit();
+err_user_wq:
+	destroy_workqueue(mic_user_wq);
 err_wq:
 	destroy_workqueue(mic_wq);
 	return err;
@@ -310,6 +320,7 @@ static void __exit mic_exit(void)
 	mic_debugfs_exit();
 	mic_fault_exit();
 	mic_unpin_exit();
+	destroy_workqueue(mic_user_wq);
 	destroy_workqueue(mic_wq);
 	rcu_barrier();
 }

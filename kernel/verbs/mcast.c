@@ -2,8 +2,11 @@
 /*
  * Multicast groups: which QPs of a device are members.
  */
-#include <linux/list.h>
+#include <linux/hashtable.h>
+#include <linux/rculist.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
+#include <linux/srcu.h>
 
 #include "dev.h"
 #include "mcast.h"
@@ -14,11 +17,21 @@
  * as it was attached: to ib_core a group with another LID is another group.
  */
 struct mic_member {
-	struct list_head entry;
+	struct hlist_node entry;
 	union ib_gid mgid;
 	struct mic_qp *qp;
 	unsigned int attached;
 };
+
+/* Deliveries, which may have to wait; who attaches, or attaches another, does not. */
+DEFINE_STATIC_SRCU(mic_members_srcu);
+
+static struct hlist_head *mic_members_of(struct mic_dev *dev,
+					 const union ib_gid *mgid)
+{
+	return &dev->members[hash_min(mic_mgid_hash(mgid),
+				      HASH_BITS(dev->members))];
+}
 
 static struct mic_member *mic_member_lookup(struct mic_dev *dev,
 					    const struct mic_qp *qp,
@@ -26,7 +39,8 @@ static struct mic_member *mic_member_lookup(struct mic_dev *dev,
 {
 	struct mic_member *member;
 
-	list_for_each_entry(member, &dev->members, entry)
+	lockdep_assert_held(&dev->members_lock);
+	hlist_for_each_entry(member, mic_members_of(dev, mgid), entry)
 		if (member->qp == qp &&
 		    !memcmp(&member->mgid, mgid, sizeof(*mgid)))
 			return member;
@@ -38,6 +52,7 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	struct mic_dev *dev = to_mic_dev(ibqp->device);
 	struct mic_qp *qp = to_mic_qp(ibqp);
 	struct mic_member *member, *known;
+	unsigned int noio;
 	int err = 0;
 
 	member = kzalloc(sizeof(*member), GFP_KERNEL_ACCOUNT);
@@ -47,7 +62,9 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	member->qp = qp;
 	member->attached = 1;
 
-	down_write(&dev->members_lock);
+	/* a path's thread waits for the fabric's lock, and storage for the path */
+	noio = memalloc_noio_save();
+	mutex_lock(&dev->members_lock);
 	known = mic_member_lookup(dev, qp, gid);
 	if (known) {
 		known->attached++;
@@ -60,11 +77,12 @@ int mic_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	err = mic_mcast_join(dev->node, gid, dev->ndev);
 	if (err)
 		goto free;
-	list_add_tail(&member->entry, &dev->members);
+	hlist_add_head_rcu(&member->entry, mic_members_of(dev, gid));
 	dev->nmembers++;
 	member = NULL;
 free:
-	up_write(&dev->members_lock);
+	mutex_unlock(&dev->members_lock);
+	memalloc_noio_restore(noio);
 	kfree(member);
 	return err;
 }
@@ -75,18 +93,19 @@ int mic_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	struct mic_member *member;
 	bool last;
 
-	down_write(&dev->members_lock);
+	mutex_lock(&dev->members_lock);
 	member = mic_member_lookup(dev, to_mic_qp(ibqp), gid);
 	last = member && !--member->attached;
 	if (last) {
-		list_del(&member->entry);
+		hlist_del_rcu(&member->entry);
 		dev->nmembers--;
 	}
-	up_write(&dev->members_lock);
+	mutex_unlock(&dev->members_lock);
 	if (!member)
 		return -EINVAL;
 	if (!last)
 		return 0;
+	synchronize_srcu(&mic_members_srcu);
 	mic_mcast_leave(dev->node, gid);
 	kfree(member);
 	return 0;
@@ -104,15 +123,17 @@ void mic_mcast_deliver(struct mic_dev *dev, struct mic_op *op,
 		       enum mic_ack (*deliver)(struct mic_qp *qp,
 					       struct mic_op *op))
 {
+	const union ib_gid *mgid = &op->addr->dgid;
 	struct mic_member *member;
+	int idx;
 
-	down_read(&dev->members_lock);
-	list_for_each_entry(member, &dev->members, entry) {
-		if (memcmp(&member->mgid, &op->addr->dgid,
-			   sizeof(member->mgid)))
+	idx = srcu_read_lock(&mic_members_srcu);
+	hlist_for_each_entry_srcu(member, mic_members_of(dev, mgid), entry,
+				  srcu_read_lock_held(&mic_members_srcu)) {
+		if (memcmp(&member->mgid, mgid, sizeof(*mgid)))
 			continue;
 		deliver(member->qp, op);
 		op->copies++;
 	}
-	up_read(&dev->members_lock);
+	srcu_read_unlock(&mic_members_srcu, idx);
 }

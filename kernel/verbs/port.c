@@ -18,6 +18,15 @@
 #define MIC_VENDOR_PART_ID	0x6d63
 #define MIC_FW_VERSION		1
 
+/* As the provider prints it. */
+void mic_get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	u64 version = ibdev->attrs.fw_ver;
+
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%u.%u.%u",
+		 (u16)(version >> 32), (u16)(version >> 16), (u16)version);
+}
+
 int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		     struct ib_udata *udata)
 {

@@ -13,6 +13,7 @@
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
 #include <linux/percpu-refcount.h>
+#include <linux/sched/mm.h>
 #include <linux/completion.h>
 #include <linux/types.h>
 #include <net/net_namespace.h>
@@ -110,6 +111,10 @@ int mic_fabric_poll(void);
 int mic_fabric_register_notifier(struct notifier_block *nb);
 void mic_fabric_unregister_notifier(struct notifier_block *nb);
 
+/* of tables of groups: some eight entries of each of 8192 memberships */
+#define MIC_MCAST_HASH_BITS 10
+
+u32 mic_mgid_hash(const union ib_gid *mgid);
 int mic_mcast_join_all(struct mic_node *node, struct net_device *ndev);
 void mic_mcast_leave_all(struct mic_node *node);
 void mic_mcast_submit_on(struct mic_op *op, const struct net_device *ndev);
@@ -196,14 +201,20 @@ static inline int mic_node_attach(struct mic_node *node,
 				  struct mic_lease *lease,
 				  const struct mic_map *map)
 {
-	int err;
+	unsigned int noio = memalloc_noio_save();
+	int err = -ENOTCONN;
 
-	if (!percpu_ref_tryget_live(&node->live))
-		return -ENOTCONN;
+	/*
+	 * The lock may be held for long, so a node that leaves does not wait for it.
+	 * Paths wait for it, and storage for them.
+	 */
 	mutex_lock(&mic_lease_lock);
-	err = node->ops->attach(node, lease, map);
+	if (percpu_ref_tryget_live(&node->live)) {
+		err = node->ops->attach(node, lease, map);
+		percpu_ref_put(&node->live);
+	}
 	mutex_unlock(&mic_lease_lock);
-	percpu_ref_put(&node->live);
+	memalloc_noio_restore(noio);
 	return err;
 }
 
