@@ -152,6 +152,7 @@ bool mic_invalidate(struct mic_qp *qp, u32 key);
 
 /* responder.c: the other side of a request */
 enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op);
+bool mic_resp_is_peer(struct mic_qp *qp, const struct mic_node *node);
 
 /* duplicate.c: requests that come again */
 void mic_dup_forget(struct mic_qp *qp);

@@ -161,7 +161,7 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 	return MIC_ACK_OK;
 }
 
-static bool mic_resp_accepts_ud(struct mic_qp *qp, const struct mic_op *op)
+static bool mic_resp_accepts_ud(const struct mic_qp *qp, const struct mic_op *op)
 {
 	if (op->service != IB_QPT_UD && op->service != IB_QPT_GSI)
 		return false;
@@ -220,18 +220,48 @@ static bool mic_resp_in_sequence(struct mic_qp *qp, const struct mic_op *op)
 }
 
 /* Only the QP at the other end of the connection is listened to. */
-static bool mic_resp_accepts_connected(struct mic_qp *qp,
+static bool mic_resp_accepts_connected(const struct mic_qp *qp,
 				       const struct mic_op *op)
 {
 	u8 service = qp->type == IB_QPT_XRC_TGT ? IB_QPT_XRC_INI : qp->type;
 
-	if (op->service != service || op->src_qpn != qp->attr.dest_qp_num ||
-	    memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid)))
-		return false;
-	return mic_qp_is_reliable(qp) || mic_resp_goes_on(qp, op);
+	return op->service == service && op->src_qpn == qp->attr.dest_qp_num &&
+	       !memcmp(&op->addr->sgid, &qp->addr.dgid, sizeof(union ib_gid));
 }
 
-static bool mic_resp_accepts(struct mic_qp *qp, const struct mic_op *op)
+/**
+ * mic_resp_is_peer - whether a node is the one that a connected QP's path leads to
+ * @qp: queue pair; the caller holds &mic_resp.lock
+ * @node: node of this kernel
+ *
+ * Two of them may have the same GID, in network namespaces of their own.
+ *
+ * Return: true if it is.
+ */
+bool mic_resp_is_peer(struct mic_qp *qp, const struct mic_node *node)
+{
+	struct mic_node *peer;
+
+	lockdep_assert_held(&qp->resp.lock);
+	if (qp->resp.peer_id == node->id)
+		return true;
+	peer = mic_fabric_find(&qp->addr, qp->dev->node, qp->dev->ndev);
+	if (!peer)
+		return false;
+	if (peer == node)
+		qp->resp.peer_id = node->id;
+	mic_node_put(peer);
+	return peer == node;
+}
+
+/* Who speaks for a remote node was looked at where its operations are received. */
+static bool mic_resp_is_from_peer(struct mic_qp *qp, const struct mic_op *op)
+{
+	return mic_node_is_remote(op->src) || mic_resp_is_peer(qp, op->src);
+}
+
+/* Without the lock: what is not for the QP does not wait for it, nor make others wait. */
+static bool mic_resp_accepts(const struct mic_qp *qp, const struct mic_op *op)
 {
 	/* an XRC initiator has a requester only, IBA A14.2 */
 	if (qp->type == IB_QPT_XRC_INI)
@@ -322,7 +352,12 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack;
 
+	/* it may have changed */
 	if (!mic_resp_accepts(qp, op))
+		return MIC_ACK_NONE;
+	if (!mic_qp_is_ud(qp) && !mic_resp_is_from_peer(qp, op))
+		return MIC_ACK_NONE;
+	if (qp->type == IB_QPT_UC && !mic_resp_goes_on(qp, op))
 		return MIC_ACK_NONE;
 	if (mic_qp_is_reliable(qp)) {
 		if (mic_dup_is_one(qp, op))
@@ -362,12 +397,14 @@ static void mic_resp_count_drop(struct mic_dev *dev, const struct mic_op *op)
 
 static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 {
-	enum mic_ack ack;
+	enum mic_ack ack = MIC_ACK_NONE;
 
-	mutex_lock(&qp->resp.lock);
-	ack = op->code == MIC_OP_MAP ? mic_export(qp, op) :
-				       mic_resp_locked(qp, op);
-	mutex_unlock(&qp->resp.lock);
+	if (op->code == MIC_OP_MAP || mic_resp_accepts(qp, op)) {
+		mutex_lock(&qp->resp.lock);
+		ack = op->code == MIC_OP_MAP ? mic_export(qp, op) :
+					       mic_resp_locked(qp, op);
+		mutex_unlock(&qp->resp.lock);
+	}
 	if (ack == MIC_ACK_NONE || ack == MIC_ACK_RNR)
 		mic_resp_count_drop(qp->dev, op);
 	return ack;

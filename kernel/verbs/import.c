@@ -60,7 +60,8 @@ static bool mic_import_is_peer(const struct mic_import_target *t)
 /* Would the peer carry out a request of the QP right now? Both are locked. */
 static bool mic_import_connected(const struct mic_import_target *t)
 {
-	const struct mic_qp *qp = t->qp, *peer = t->peer;
+	const struct mic_qp *qp = t->qp;
+	struct mic_qp *peer = t->peer;
 	int state = READ_ONCE(peer->state);
 
 	if (READ_ONCE(qp->state) != IB_QPS_RTS || !mic_import_is_peer(t))
@@ -72,7 +73,8 @@ static bool mic_import_connected(const struct mic_import_target *t)
 	    !(state == IB_QPS_RTR && peer->comm_est))
 		return false;
 	if (peer->type != qp->type || peer->attr.dest_qp_num != qp->qpn ||
-	    memcmp(&qp->addr.sgid, &peer->addr.dgid, sizeof(union ib_gid)))
+	    memcmp(&qp->addr.sgid, &peer->addr.dgid, sizeof(union ib_gid)) ||
+	    !mic_resp_is_peer(peer, qp->dev->node))
 		return false;
 	return !mic_qp_is_reliable(qp) || qp->req.psn == peer->resp.epsn;
 }

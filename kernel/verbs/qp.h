@@ -204,6 +204,7 @@ struct mic_req {
  * @refused_psn: its PSN
  * @refused_next: PSN of the message after it
  * @offset: how much of that message has arrived
+ * @peer_id: number of the node of this kernel that the path was seen to lead to, or 0
  * @reply_by: local_clock() until which a reply to the last WRITE of another machine is
  *	early enough to have its acknowledgment wait, or 0; read and written anywhere
  * @replies: how likely it is that there is one; likewise
@@ -223,6 +224,7 @@ struct mic_resp {
 	u32 refused_psn;
 	u32 refused_next;
 	u32 offset;
+	u32 peer_id;
 	u32 xrc_srqn;
 	u64 reply_by;
 	u8 replies;

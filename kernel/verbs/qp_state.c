@@ -83,6 +83,7 @@ static void mic_qp_set_path(struct mic_qp *qp, const struct ib_qp_attr *attr)
 {
 	mic_addr_from_attr(&qp->addr, &attr->ah_attr);
 	qp->attr.ah_attr = attr->ah_attr;
+	qp->resp.peer_id = 0;
 	qp->attr.ah_attr.grh.sgid_attr = NULL;	/* not ours to keep */
 	mic_req_cancel(qp);
 	mic_req_forget_node(qp);
