@@ -133,7 +133,7 @@ while_writing() {
 	writer=$!
 	wait_until 20 begun "$name"
 	"$@" "$writer" || status=1
-	ends_well "$writer" 60 && stored "$name" && return "$status"
+	ends_well "$writer" 180 && stored "$name" && return "$status"
 	rdma resource show cm_id
 	rdma resource show qp
 	return 1
