@@ -126,12 +126,15 @@ static enum ib_wc_status mic_req_start_ud(struct mic_qp *qp)
 {
 	struct mic_req *req = &qp->req;
 	u32 qkey = req->wqe.ud.remote_qkey;
+	int err;
 
 	if (req->length > mic_port_mtu(qp->dev))
 		return IB_WC_LOC_LEN_ERR;
-	if (mic_av_get(qp->dev, req->wqe.ud.ah, qp->user ? qp->ibqp->pd : NULL,
-		       &req->addr))
+	err = mic_av_get(qp->dev, req->wqe.ud.ah,
+			 qp->user ? qp->ibqp->pd : NULL, &req->addr);
+	if (err == -ENOENT)
 		return IB_WC_LOC_QP_OP_ERR;
+	req->homeless = err;
 	req->op.dst_qpn = req->wqe.ud.remote_qpn & 0xffffff;
 	/* IBA 10.2.5: a key with the top bit set stands for the QP's own */
 	req->op.qkey = qkey & BIT(31) ? qp->attr.qkey : qkey;

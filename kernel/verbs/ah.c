@@ -19,11 +19,15 @@
  * struct mic_av - address vector
  * @rcu: readers run under RCU
  * @pd: protection domain
+ * @sgid_attr: the GID that it sends from, only to be compared, and unless @gone
+ * @gone: the device has that GID no more
  * @addr: where it leads
  */
 struct mic_av {
 	struct rcu_head rcu;
 	struct ib_pd *pd;
+	const struct ib_gid_attr *sgid_attr;
+	bool gone;
 	struct mic_addr addr;
 };
 
@@ -72,6 +76,14 @@ static int mic_ah_alloc_handle(struct mic_dev *dev, struct mic_ah *ah,
 	return err < 0 ? err : 0;
 }
 
+/* ib_core takes the netdev off a GID, then says that it is gone: mic_ah_del_gid(). */
+static void mic_av_watch(struct mic_av *av, const struct ib_gid_attr *attr)
+{
+	smp_mb();	/* the handle can be found, or its GID is seen to be gone */
+	if (!rcu_access_pointer(attr->ndev))
+		WRITE_ONCE(av->gone, true);
+}
+
 int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		  struct ib_udata *udata)
 {
@@ -95,10 +107,12 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		goto err_count;
 	}
 	ah->av->pd = ibah->pd;
+	ah->av->sgid_attr = rdma_ah_read_grh(init->ah_attr)->sgid_attr;
 	mic_addr_from_attr(&ah->av->addr, init->ah_attr);
 	err = mic_ah_alloc_handle(dev, ah, gfp);
 	if (err)
 		goto err_free;
+	mic_av_watch(ah->av, ah->av->sgid_attr);
 	if (udata) {
 		resp.ah_handle = ah->handle;
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -146,13 +160,61 @@ int mic_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
 }
 
 /**
+ * mic_ah_del_gid - nothing more is sent from a GID
+ * @attr: the GID, which ib_core takes off its device
+ *
+ * Context: process context.
+ */
+void mic_ah_del_gid(const struct ib_gid_attr *attr)
+{
+	struct mic_dev *dev = to_mic_dev(attr->device);
+	unsigned long handle;
+	struct mic_av *av;
+
+	smp_mb();	/* pairs with mic_av_watch() */
+	rcu_read_lock();
+	xa_for_each(&dev->ahs, handle, av) {
+		if (av->sgid_attr == attr)
+			WRITE_ONCE(av->gone, true);
+	}
+	rcu_read_unlock();
+}
+
+/**
+ * mic_ah_add_gid - what was sent from a GID when it went is sent again
+ * @attr: the GID, which ib_core has put on its device
+ *
+ * Context: process context; ib_core serialises it with mic_ah_del_gid().
+ */
+void mic_ah_add_gid(const struct ib_gid_attr *attr)
+{
+	struct mic_dev *dev = to_mic_dev(attr->device);
+	unsigned long handle;
+	struct mic_av *av;
+	u16 vlan_id;
+
+	if (rdma_read_gid_l2_fields(attr, &vlan_id, NULL))
+		return;
+	rcu_read_lock();
+	xa_for_each(&dev->ahs, handle, av) {
+		if (!READ_ONCE(av->gone) || av->addr.vlan_id != vlan_id ||
+		    memcmp(&av->addr.sgid, &attr->gid, sizeof(attr->gid)))
+			continue;
+		av->sgid_attr = attr;
+		WRITE_ONCE(av->gone, false);
+	}
+	rcu_read_unlock();
+}
+
+/**
  * mic_av_get - where an address handle leads
  * @dev: device
  * @handle: number, unchecked
  * @pd: protection domain it has to be of; NULL for kernel consumers
  * @addr: out
  *
- * Return: 0 or -ENOENT.
+ * Return: 0, -ENOENT if there is no such handle, or -EADDRNOTAVAIL if the GID that
+ * it sends from is gone; then @addr is set, too.
  */
 int mic_av_get(struct mic_dev *dev, u32 handle, const struct ib_pd *pd,
 	       struct mic_addr *addr)
@@ -164,7 +226,7 @@ int mic_av_get(struct mic_dev *dev, u32 handle, const struct ib_pd *pd,
 	av = xa_load(&dev->ahs, handle);
 	if (av && (!pd || av->pd == pd)) {
 		*addr = av->addr;
-		err = 0;
+		err = READ_ONCE(av->gone) ? -EADDRNOTAVAIL : 0;
 	}
 	rcu_read_unlock();
 	return err;

@@ -11,6 +11,7 @@
 
 #include <mic/compat.h>
 
+#include "ah.h"
 #include "dev.h"
 #include "odp.h"
 
@@ -203,6 +204,7 @@ int mic_add_gid(const struct ib_gid_attr *attr, void **context)
 		return err;
 	}
 	dev_hold(gid->ndev);
+	mic_ah_add_gid(attr);
 	*context = gid;
 	return 0;
 }
@@ -212,6 +214,7 @@ int mic_del_gid(const struct ib_gid_attr *attr, void **context)
 	struct mic_gid *gid = *context;
 
 	*context = NULL;
+	mic_ah_del_gid(attr);
 	mic_node_del_gid(gid->entry);
 	synchronize_rcu_expedited();	/* look-ups see the netdev, too */
 	dev_put(gid->ndev);
