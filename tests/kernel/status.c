@@ -8,17 +8,12 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>
-#include <linux/scatterlist.h>
-#include <linux/slab.h>
 #include <linux/string.h>
-#include <rdma/ib_verbs.h>
 
 #include "cases.h"
-#include "side.h"
+#include "status.h"
 
-#define TEST_BYTES	256
 #define TEST_SEED	0x5a
-#define TEST_WRONG	0x00a5a500	/* makes a key another one */
 
 enum {
 	TEST_BAD = 1,
@@ -29,292 +24,22 @@ enum {
 	TEST_NEIGHBOUR = 200,
 };
 
-/**
- * struct memory - a page, and a region of it
- * @side: whose it is
- * @page: memory
- * @mr: region, in place when @key is; NULL: there is none
- * @key: its key
- */
-struct memory {
-	struct side *side;
-	u8 *page;
-	struct ib_mr *mr;
-	u32 key;
-};
-
-/**
- * struct bench - what a case works with
- * @near: sends
- * @far: receives, and has the memory
- * @beside: connection that nothing may happen to
- * @from: of @near
- * @to: of @far
- * @rdma: the request that goes wrong
- * @request: the same if it is an atomic
- * @sge: its memory
- * @receive: memory of the first receive
- * @receives: how many there are
- */
-struct bench {
-	struct side near;
-	struct side far;
-	struct side beside[2];
-	struct memory from;
-	struct memory to;
-	struct ib_rdma_wr rdma;
-	struct ib_atomic_wr request;
-	struct ib_sge sge;
-	struct ib_sge receive;
-	int receives;
-};
-
-/* --- memory ------------------------------------------------------------------ */
-
-static int memory_open(struct memory *memory, struct side *side)
-{
-	memory->side = side;
-	memory->page = (u8 *)get_zeroed_page(GFP_KERNEL);
-	return memory->page ? 0 : -ENOMEM;
-}
-
-static void memory_close(struct memory *memory)
-{
-	free_page((unsigned long)memory->page);
-}
-
-static void memory_forget(struct memory *memory)
-{
-	if (!IS_ERR_OR_NULL(memory->mr))
-		ib_dereg_mr(memory->mr);
-	memory->mr = NULL;
-}
-
-/* A region of @TEST_BYTES in the middle of the page, with these rights. */
-static int memory_register(struct memory *memory, int access)
-{
-	struct ib_reg_wr wr = { .wr = { .opcode = IB_WR_REG_MR }, .access = access };
-	struct scatterlist sg;
-	int n;
-
-	memory_forget(memory);
-	memory->mr = ib_alloc_mr(memory->side->pd, IB_MR_TYPE_MEM_REG, 1);
-	if (IS_ERR(memory->mr))
-		return PTR_ERR(memory->mr);
-	sg_init_one(&sg, memory->page + TEST_BYTES, TEST_BYTES);
-	if (ib_dma_map_sg(memory->side->dev, &sg, 1, DMA_BIDIRECTIONAL) != 1)
-		return -EIO;
-	n = ib_map_mr_sg(memory->mr, &sg, 1, NULL, PAGE_SIZE);
-	if (n != 1)
-		return n < 0 ? n : -EINVAL;
-	ib_update_fast_reg_key(memory->mr, ib_inc_rkey(memory->mr->rkey));
-	memory->key = memory->mr->rkey;
-	wr.mr = memory->mr;
-	wr.key = memory->key;
-	return side_execute(memory->side, &wr.wr);
-}
-
-/* --- faults ------------------------------------------------------------------ */
-
-static int wrong_lkey(struct bench *bench)
-{
-	bench->sge.lkey ^= TEST_WRONG;
-	return 0;
-}
-
-static int stale_lkey(struct bench *bench)
-{
-	struct ib_send_wr wr = {
-		.opcode = IB_WR_LOCAL_INV, .ex.invalidate_rkey = bench->from.key,
-	};
-
-	return side_execute(&bench->near, &wr);
-}
-
-static int beyond_local(struct bench *bench)
-{
-	bench->sge.addr += TEST_BYTES - bench->sge.length + 1;
-	return 0;
-}
-
-static int no_local_write(struct bench *bench)
-{
-	int err = memory_register(&bench->from, IB_ACCESS_REMOTE_READ);
-
-	bench->sge.lkey = bench->from.key;
-	return err;
-}
-
-static int short_word(struct bench *bench)
-{
-	bench->sge.length = 4;
-	return 0;
-}
-
-static int wrong_rkey(struct bench *bench)
-{
-	bench->rdma.rkey ^= TEST_WRONG;
-	return 0;
-}
-
-static int stale_rkey(struct bench *bench)
-{
-	struct ib_send_wr wr = {
-		.opcode = IB_WR_LOCAL_INV, .ex.invalidate_rkey = bench->to.key,
-	};
-
-	return side_execute(&bench->far, &wr);
-}
-
-static int beyond_remote(struct bench *bench)
-{
-	bench->rdma.remote_addr += TEST_BYTES - bench->sge.length + 8;
-	return 0;
-}
-
-static int no_rights(struct bench *bench)
-{
-	int err = memory_register(&bench->to, IB_ACCESS_LOCAL_WRITE);
-
-	bench->rdma.rkey = bench->to.key;
-	return err;
-}
-
-static int qp_without_rights(struct bench *bench)
-{
-	struct ib_qp_attr attr = { .qp_access_flags = 0 };
-
-	return ib_modify_qp(bench->far.qp, &attr, IB_QP_ACCESS_FLAGS);
-}
-
-static int misaligned(struct bench *bench)
-{
-	bench->rdma.remote_addr += 4;
-	return 0;
-}
-
-static int short_receive(struct bench *bench)
-{
-	bench->receive.length = bench->sge.length - 1;
-	return 0;
-}
-
-static int wrong_receive(struct bench *bench)
-{
-	bench->receive.lkey ^= TEST_WRONG;
-	return 0;
-}
-
-static int no_receive(struct bench *bench)
-{
-	bench->receives = 0;
-	return 0;
-}
-
-static int peer_in_error(struct bench *bench)
-{
-	return side_set_state(&bench->far, IB_QPS_ERR);
-}
-
-static int wrong_invalidation(struct bench *bench)
-{
-	bench->request.wr.ex.invalidate_rkey = bench->to.key ^ TEST_WRONG;
-	return 0;
-}
-
-static int nothing_wrong(struct bench *bench)
-{
-	return 0;
-}
-
-/* What the receives end with. */
-enum far_end {
-	FAR_UNTOUCHED,	/* none has completed, the queue pair is in RTS */
-	FAR_NEXT,	/* the message behind takes the first one */
-	FAR_BOTH,	/* both messages arrive */
-	FAR_FLUSHED,	/* all are flushed, in error */
-	FAR_FAILED,	/* the first one with a status, the others are flushed */
-};
-
-struct outcome {
-	enum ib_wc_status status;
-	enum far_end end;
-	enum ib_wc_status received;
-	int event;		/* at the far side; 0: none (IB_EVENT_CQ_ERR) */
-};
-
-#define LOCAL(what)	{ what, FAR_UNTOUCHED, 0, 0 }
-#define REMOTE(what, which) { what, FAR_FLUSHED, 0, which }
-#define RECEIVE(what, in, which) { what, FAR_FAILED, in, which }
-#define LOST		{ IB_WC_SUCCESS, FAR_NEXT, 0, 0 }
-
-#define OP(opcode)	BIT_ULL(IB_WR_##opcode)
-#define MOVES	(OP(SEND) | OP(RDMA_WRITE) | OP(RDMA_READ) | OP(ATOMIC_FETCH_AND_ADD))
-#define NAMES	(OP(RDMA_WRITE) | OP(RDMA_READ) | OP(ATOMIC_FETCH_AND_ADD))
-#define OF_UC	(OP(SEND) | OP(RDMA_WRITE) | OP(SEND_WITH_INV) | OP(LOCAL_INV))
+#define OF_UC	(BIT_ULL(IB_WR_SEND) | BIT_ULL(IB_WR_SEND_WITH_IMM) | \
+		 BIT_ULL(IB_WR_RDMA_WRITE) | BIT_ULL(IB_WR_RDMA_WRITE_WITH_IMM) | \
+		 BIT_ULL(IB_WR_SEND_WITH_INV) | BIT_ULL(IB_WR_LOCAL_INV) | \
+		 BIT_ULL(IB_WR_REG_MR))
 
 static const enum ib_wr_opcode opcodes[] = {
-	IB_WR_SEND, IB_WR_RDMA_WRITE, IB_WR_RDMA_READ, IB_WR_ATOMIC_FETCH_AND_ADD,
-	IB_WR_SEND_WITH_INV, IB_WR_LOCAL_INV,
+	IB_WR_SEND, IB_WR_SEND_WITH_IMM, IB_WR_RDMA_WRITE, IB_WR_RDMA_WRITE_WITH_IMM,
+	IB_WR_RDMA_READ, IB_WR_ATOMIC_FETCH_AND_ADD, IB_WR_ATOMIC_CMP_AND_SWP,
+	IB_WR_SEND_WITH_INV, IB_WR_LOCAL_INV, IB_WR_REG_MR,
 };
 
-/**
- * struct fault - a row of the table
- * @name: what is wrong
- * @opcodes: with these requests, a bit for each
- * @arrange: makes it so
- * @rc: what comes of it over RC
- * @uc: over UC, of the requests it has
- */
-struct fault {
-	const char *name;
-	u64 opcodes;
-	int (*arrange)(struct bench *bench);
-	struct outcome rc;
-	struct outcome uc;
-};
-
-static const struct fault faults[] = {
-	{ "nothing", MOVES, nothing_wrong,
-	  { IB_WC_SUCCESS, FAR_BOTH, 0, 0 }, { IB_WC_SUCCESS, FAR_BOTH, 0, 0 } },
-	{ "unknown lkey", MOVES, wrong_lkey,
-	  LOCAL(IB_WC_LOC_PROT_ERR), LOCAL(IB_WC_LOC_PROT_ERR) },
-	{ "invalidated lkey", MOVES, stale_lkey,
-	  LOCAL(IB_WC_LOC_PROT_ERR), LOCAL(IB_WC_LOC_PROT_ERR) },
-	{ "beyond the local region", MOVES, beyond_local,
-	  LOCAL(IB_WC_LOC_PROT_ERR), LOCAL(IB_WC_LOC_PROT_ERR) },
-	{ "no local write", OP(RDMA_READ) | OP(ATOMIC_FETCH_AND_ADD), no_local_write,
-	  LOCAL(IB_WC_LOC_PROT_ERR), LOCAL(0) },
-	{ "word of 4 bytes", OP(ATOMIC_FETCH_AND_ADD), short_word,
-	  LOCAL(IB_WC_LOC_LEN_ERR), LOCAL(0) },
-	{ "unknown key to invalidate", OP(LOCAL_INV), wrong_invalidation,
-	  LOCAL(IB_WC_LOC_QP_OP_ERR), LOCAL(IB_WC_LOC_QP_OP_ERR) },
-	{ "unknown rkey", NAMES, wrong_rkey,
-	  REMOTE(IB_WC_REM_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR), LOST },
-	{ "invalidated rkey", NAMES, stale_rkey,
-	  REMOTE(IB_WC_REM_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR), LOST },
-	{ "beyond the remote region", NAMES, beyond_remote,
-	  REMOTE(IB_WC_REM_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR), LOST },
-	{ "region without rights", NAMES, no_rights,
-	  REMOTE(IB_WC_REM_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR), LOST },
-	{ "queue pair without rights", NAMES, qp_without_rights,
-	  REMOTE(IB_WC_REM_INV_REQ_ERR, IB_EVENT_QP_REQ_ERR), LOST },
-	{ "misaligned word", OP(ATOMIC_FETCH_AND_ADD), misaligned,
-	  REMOTE(IB_WC_REM_INV_REQ_ERR, IB_EVENT_QP_REQ_ERR), LOST },
-	{ "receive too short", OP(SEND), short_receive,
-	  RECEIVE(IB_WC_REM_INV_REQ_ERR, IB_WC_LOC_LEN_ERR, 0),
-	  RECEIVE(IB_WC_SUCCESS, IB_WC_LOC_LEN_ERR, 0) },
-	{ "receive with an unknown lkey", OP(SEND), wrong_receive,
-	  RECEIVE(IB_WC_REM_OP_ERR, IB_WC_LOC_PROT_ERR, 0),
-	  RECEIVE(IB_WC_SUCCESS, IB_WC_LOC_PROT_ERR, 0) },
-	{ "unknown key to invalidate", OP(SEND_WITH_INV), wrong_invalidation,
-	  RECEIVE(IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR),
-	  RECEIVE(IB_WC_SUCCESS, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR) },
-	{ "no receive", OP(SEND), no_receive,
-	  LOCAL(IB_WC_RNR_RETRY_EXC_ERR), { IB_WC_SUCCESS, FAR_UNTOUCHED, 0, 0 } },
-	{ "peer in error", MOVES, peer_in_error,
-	  REMOTE(IB_WC_RETRY_EXC_ERR, 0), REMOTE(IB_WC_SUCCESS, 0) },
-};
+static bool takes_receive(enum ib_wr_opcode opcode)
+{
+	return opcode == IB_WR_SEND || opcode == IB_WR_SEND_WITH_IMM ||
+	       opcode == IB_WR_SEND_WITH_INV || opcode == IB_WR_RDMA_WRITE_WITH_IMM;
+}
 
 /* --- what comes of them -------------------------------------------------------- */
 
@@ -355,23 +80,34 @@ static int post_receive(struct side *side, u64 id, struct ib_sge *sge)
 	return ib_post_recv(side->qp, &wr, NULL);
 }
 
+/* The request that goes wrong. */
+static struct ib_send_wr *request(struct bench *bench, enum ib_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		bench->request.remote_addr = bench->rdma.remote_addr;
+		bench->request.rkey = bench->rdma.rkey;
+		bench->request.compare_add = 1;
+		return &bench->request.wr;
+	case IB_WR_REG_MR:
+		return &bench->reg.wr;
+	default:
+		return &bench->rdma.wr;
+	}
+}
+
 /* In one list, so that the second one waits behind the first. */
 static int post_requests(struct bench *bench, enum ib_wr_opcode opcode)
 {
 	struct ib_send_wr late = { .wr_id = TEST_LATE, .opcode = IB_WR_SEND };
-	struct ib_send_wr *wr = &bench->rdma.wr;
+	struct ib_send_wr *wr = request(bench, opcode);
 
-	if (opcode == IB_WR_ATOMIC_FETCH_AND_ADD) {
-		wr = &bench->request.wr;
-		bench->request.remote_addr = bench->rdma.remote_addr;
-		bench->request.rkey = bench->rdma.rkey;
-		bench->request.compare_add = 1;
-	}
 	wr->wr_id = TEST_BAD;
 	wr->opcode = opcode;
 	wr->next = &late;
 	wr->ex.invalidate_rkey = bench->request.wr.ex.invalidate_rkey;
-	if (opcode != IB_WR_LOCAL_INV) {
+	if (opcode != IB_WR_LOCAL_INV && opcode != IB_WR_REG_MR) {
 		wr->sg_list = &bench->sge;
 		wr->num_sge = 1;
 	}
@@ -390,15 +126,23 @@ static int check_near(struct bench *bench, const struct outcome *outcome)
 			     failed ? state : IB_QPS_RTS);
 }
 
+static int check_gone(struct side *side)
+{
+	return expect_none(side) ?:
+	       (side->qp ? expect_number("state of the responder",
+					 side_state(side), IB_QPS_RESET) : 0);
+}
+
 static int check_far(struct bench *bench, const struct outcome *outcome,
 		     enum ib_wr_opcode opcode)
 {
 	bool failed = outcome->end == FAR_FLUSHED || outcome->end == FAR_FAILED;
-	/* not all requests take a receive */
-	int arrived = outcome->end == FAR_BOTH ? 1 + (opcode == IB_WR_SEND) :
+	int arrived = outcome->end == FAR_BOTH ? 1 + takes_receive(opcode) :
 		      outcome->end == FAR_NEXT;
 	int i, err = 0;
 
+	if (outcome->end == FAR_GONE)
+		return check_gone(&bench->far);
 	for (i = 0; i < bench->receives && !err; i++)
 		if (!i && outcome->end == FAR_FAILED)
 			err = expect(&bench->far, TEST_RECEIVE, outcome->received);
@@ -432,8 +176,10 @@ static int check_events(struct bench *bench, const struct outcome *outcome)
 static int check_memory(struct bench *bench, const struct outcome *outcome)
 {
 	if (outcome->end == FAR_BOTH ||
-	    (!memchr_inv(bench->to.page, TEST_SEED, 2 * TEST_BYTES) &&
-	     !memchr_inv(bench->from.page, 0, PAGE_SIZE)))
+	    (!memchr_inv(bench->to.page, TEST_SEED, 2 * MEMORY_BYTES) &&
+	     !memchr_inv(bench->from.page, 0, PAGE_SIZE) &&
+	     !memchr_inv(bench->strange[0].page, 0, PAGE_SIZE) &&
+	     !memchr_inv(bench->strange[1].page, 0, PAGE_SIZE)))
 		return 0;
 	pr_err("memory has changed\n");
 	return -EIO;
@@ -486,13 +232,16 @@ static int scene_open(struct bench *bench)
 		return err;
 	memset(&bench->request, 0, sizeof(bench->request));
 	memset(&bench->rdma, 0, sizeof(bench->rdma));
+	bench->reg = (struct ib_reg_wr) {
+		.mr = bench->from.mr, .key = bench->from.key, .access = access,
+	};
 	bench->sge = (struct ib_sge) {
 		bench->from.mr->iova, sizeof(u64), bench->from.key,
 	};
 	bench->rdma.remote_addr = ALIGN(bench->to.mr->iova, 8);
 	bench->rdma.rkey = bench->to.key;
 	bench->receive = (struct ib_sge) {
-		(uintptr_t)bench->to.page + PAGE_SIZE / 2, TEST_BYTES,
+		(uintptr_t)bench->to.page + PAGE_SIZE / 2, MEMORY_BYTES,
 		bench->far.pd->local_dma_lkey,
 	};
 	bench->receives = TEST_RECEIVES;
@@ -503,11 +252,13 @@ static void scene_close(struct bench *bench)
 {
 	memory_forget(&bench->from);
 	memory_forget(&bench->to);
+	memory_forget(&bench->strange[0]);
+	memory_forget(&bench->strange[1]);
 	side_destroy_qp(&bench->near);
 	side_destroy_qp(&bench->far);
 }
 
-static int post_receives(struct bench *bench)
+int post_receives(struct bench *bench)
 {
 	int i, err = 0;
 
@@ -537,7 +288,7 @@ static int run_faults(struct bench *bench, enum ib_qp_type type)
 
 	bench->near.type = type;
 	bench->far.type = type;
-	for (i = 0; i < ARRAY_SIZE(faults); i++)
+	for (i = 0; i < fault_count; i++)
 		for (k = 0; k < ARRAY_SIZE(opcodes) && !err; k++) {
 			if (!(faults[i].opcodes & has & BIT_ULL(opcodes[k])))
 				continue;
@@ -586,10 +337,52 @@ static int test_refused(struct bench *bench)
 	return err;
 }
 
+static int read_near(struct bench *bench, u32 key)
+{
+	struct ib_sge sge = {
+		(uintptr_t)bench->to.page, sizeof(u64),
+		bench->third[1].pd->local_dma_lkey,
+	};
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_READ, .sg_list = &sge, .num_sge = 1 },
+		.remote_addr = bench->from.mr->iova,
+		.rkey = key,
+	};
+
+	return side_execute(&bench->third[1], &wr.wr);
+}
+
+/* A key that is registered again while it is valid grants what it did, and no more. */
+static int test_kept(struct bench *bench)
+{
+	u32 next;
+	int err;
+
+	bench->near.type = IB_QPT_RC;
+	bench->far.type = IB_QPT_RC;
+	err = scene_open(bench) ?:
+	      side_open_beside(&bench->third[0], &bench->near) ?:
+	      side_open_beside(&bench->third[1], &bench->far) ?:
+	      connect(&bench->third[0], &bench->third[1]) ?:
+	      read_near(bench, bench->from.key);
+	if (err)
+		return err;
+	next = ib_inc_rkey(bench->from.key);
+	bench->reg.key = next;
+	bench->reg.access = 0;
+	return post_requests(bench, IB_WR_REG_MR) ?:
+	       expect(&bench->near, TEST_BAD, IB_WC_MW_BIND_ERR) ?:
+	       expect(&bench->near, TEST_LATE, IB_WC_WR_FLUSH_ERR) ?:
+	       read_near(bench, bench->from.key) ?:
+	       expect_number("the refused key", read_near(bench, next),
+			     IB_WC_REM_ACCESS_ERR);
+}
+
 static const struct test_case tests[] = {
 	{ "rc", test_rc },
 	{ "uc", test_uc },
 	{ "refused", test_refused },
+	{ "kept", test_kept },
 };
 
 static int bench_open(struct bench *bench, const char *device, const char *peer)
@@ -601,7 +394,9 @@ static int bench_open(struct bench *bench, const char *device, const char *peer)
 	      side_open(&bench->beside[1], peer) ?:
 	      connect(&bench->beside[0], &bench->beside[1]) ?:
 	      memory_open(&bench->from, &bench->near) ?:
-	      memory_open(&bench->to, &bench->far);
+	      memory_open(&bench->to, &bench->far) ?:
+	      memory_open(&bench->strange[0], &bench->beside[0]) ?:
+	      memory_open(&bench->strange[1], &bench->beside[1]);
 	bench->near.rnr_retry = 1;
 	bench->near.timeout = 8;
 	bench->far.access |= IB_ACCESS_REMOTE_ATOMIC;
@@ -613,6 +408,10 @@ static void bench_close(struct bench *bench)
 	scene_close(bench);
 	memory_close(&bench->from);
 	memory_close(&bench->to);
+	memory_close(&bench->strange[0]);
+	memory_close(&bench->strange[1]);
+	side_close(&bench->third[0]);
+	side_close(&bench->third[1]);
 	side_close(&bench->near);
 	side_close(&bench->far);
 	side_close(&bench->beside[0]);
