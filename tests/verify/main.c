@@ -431,15 +431,33 @@ static bool has_type(const char *name, enum ibv_qp_type type)
 	return has;
 }
 
-static void run_type(struct session *session, enum ibv_qp_type type,
-		     const char *name)
+static const struct {
+	const char *name;
+	enum ibv_qp_type type;
+	bool on_demand;
+} types[] = {
+	{ "UC", IBV_QPT_UC, false },
+	{ "XRC", IBV_QPT_XRC_SEND, false },
+	{ "XRC on demand", IBV_QPT_XRC_SEND, true },
+};
+
+/* RC is what all the rest is about. */
+static void run_types(struct session *session)
 {
-	if (!has_type(session->device_name, type)) {
-		tap_skip("the device has no such queue pairs", "%s", name);
-		return;
+	unsigned int i;
+
+	for (i = 0; i < COUNT(types); i++) {
+		if (!has_type(session->device_name, types[i].type)) {
+			tap_skip("the device has no such queue pairs", "%s",
+				 types[i].name);
+			continue;
+		}
+		session->setting.type = types[i].type;
+		if (types[i].on_demand)
+			run_on_demand(session);
+		else
+			run_session(session, few_sizes, COUNT(few_sizes));
 	}
-	session->setting.type = type;
-	run_session(session, few_sizes, COUNT(few_sizes));
 	session->setting.type = IBV_QPT_RC;
 }
 
@@ -449,8 +467,7 @@ static void run_here(struct session *session)
 	run_session(session, all_sizes, COUNT(all_sizes));
 	run_kinds(session);
 	session->distance = ONE_PROCESS;
-	run_type(session, IBV_QPT_UC, "UC");
-	run_type(session, IBV_QPT_XRC_SEND, "XRC");
+	run_types(session);
 	session->peer_name = session->device_name;
 	run_session(session, all_sizes, COUNT(all_sizes));
 }
@@ -465,8 +482,7 @@ static void run_machines(struct session *session, bool all)
 		run_session(session, few_sizes, COUNT(few_sizes));
 		run_on_demand(session);
 	}
-	run_type(session, IBV_QPT_UC, "UC");
-	run_type(session, IBV_QPT_XRC_SEND, "XRC");
+	run_types(session);
 }
 
 int main(int argc, char **argv)
