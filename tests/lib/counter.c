@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "clock.h"
 #include "counter.h"
@@ -36,7 +37,20 @@ uint64_t counter_now(const struct device *dev, const char *name)
 	return value;
 }
 
+/* As the kernel's ticks have it, which may be late on a busy host. */
+static uint64_t ticks_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 void counter_settle(void)
 {
-	sleep_ms(AGE_MS);
+	uint64_t end = ticks_ms() + AGE_MS;
+
+	do
+		sleep_ms(AGE_MS);
+	while (ticks_ms() < end);
 }
