@@ -133,13 +133,13 @@ static void qp_without_atomic(struct endpoint_options *options)
 
 static void wrong_lkey(struct scene *scene)
 {
-	scene->local.lkey ^= 0x00a5a500;
+	scene->local[0].lkey ^= 0x00a5a500;
 }
 
 static void stale_lkey(struct scene *scene)
 {
 	extra_region(scene, scene->setup->a_dev.pd, ACCESS_ALL);
-	scene->local = region_sge(&scene->extra, 0, request_bytes(scene));
+	scene->local[0] = region_sge(&scene->extra, 0, request_bytes(scene));
 	tap_must(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
 	scene->extra.mr = NULL;
 }
@@ -150,19 +150,19 @@ static void lkey_of_other_pd(struct scene *scene)
 	if (!scene->extra_pd)
 		bail("ibv_alloc_pd: %s", strerror(errno));
 	extra_region(scene, scene->extra_pd, ACCESS_ALL);
-	scene->local = region_sge(&scene->extra, 0, request_bytes(scene));
+	scene->local[0] = region_sge(&scene->extra, 0, request_bytes(scene));
 }
 
 static void lkey_read_only(struct scene *scene)
 {
 	extra_region(scene, scene->setup->a_dev.pd, IBV_ACCESS_REMOTE_READ);
-	scene->local = region_sge(&scene->extra, 0, request_bytes(scene));
+	scene->local[0] = region_sge(&scene->extra, 0, request_bytes(scene));
 }
 
 static void below_local(struct scene *scene)
 {
 	extra_region(scene, scene->setup->a_dev.pd, ACCESS_ALL);
-	scene->local = region_sge(&scene->extra, -1, request_bytes(scene));
+	scene->local[0] = region_sge(&scene->extra, -1, request_bytes(scene));
 }
 
 static void across_local_end(struct scene *scene)
@@ -170,23 +170,23 @@ static void across_local_end(struct scene *scene)
 	uint32_t length = request_bytes(scene);
 
 	extra_region(scene, scene->setup->a_dev.pd, ACCESS_ALL);
-	scene->local = region_sge(&scene->extra, REGION_BYTES - length + 1,
-				  length);
+	scene->local[0] = region_sge(&scene->extra, REGION_BYTES - length + 1,
+				     length);
 }
 
 static void wrap_local(struct scene *scene)
 {
-	scene->local.addr = UINT64_MAX - 3;
+	scene->local[0].addr = UINT64_MAX - 3;
 }
 
 static void short_receive(struct scene *scene)
 {
-	scene->receive.length = BAD_BYTES - 1;
+	scene->receive[0].length = BAD_BYTES - 1;
 }
 
 static void wrong_receive_lkey(struct scene *scene)
 {
-	scene->receive.lkey ^= 0x00a5a500;
+	scene->receive[0].lkey ^= 0x00a5a500;
 }
 
 static void receive_lkey_of_other_pd(struct scene *scene)
@@ -195,20 +195,20 @@ static void receive_lkey_of_other_pd(struct scene *scene)
 	if (!scene->extra_pd)
 		bail("ibv_alloc_pd: %s", strerror(errno));
 	extra_region(scene, scene->extra_pd, ACCESS_ALL);
-	scene->receive = region_sge(&scene->extra, 0, RECEIVE_BYTES);
+	scene->receive[0] = region_sge(&scene->extra, 0, RECEIVE_BYTES);
 }
 
 static void receive_read_only(struct scene *scene)
 {
 	extra_region(scene, scene->setup->b_dev.pd, IBV_ACCESS_REMOTE_READ);
-	scene->receive = region_sge(&scene->extra, 0, RECEIVE_BYTES);
+	scene->receive[0] = region_sge(&scene->extra, 0, RECEIVE_BYTES);
 }
 
 static void receive_outside(struct scene *scene)
 {
 	extra_region(scene, scene->setup->b_dev.pd, ACCESS_ALL);
-	scene->receive = region_sge(&scene->extra, REGION_BYTES - 8,
-				    RECEIVE_BYTES);
+	scene->receive[0] = region_sge(&scene->extra, REGION_BYTES - 8,
+				       RECEIVE_BYTES);
 }
 
 void no_receives(struct scene *scene)
@@ -304,12 +304,12 @@ static void psn_behind(struct scene *scene)
 
 static void short_word(struct scene *scene)
 {
-	scene->local.length = 4;
+	scene->local[0].length = 4;
 }
 
 static void long_word(struct scene *scene)
 {
-	scene->local.length = 16;
+	scene->local[0].length = 16;
 }
 
 static void no_reads_here(struct endpoint_options *options)
@@ -332,7 +332,7 @@ static void no_retries(struct endpoint_options *options)
 /* Not a fault: without bytes to move, the key does not matter. */
 static void zero_length(struct scene *scene)
 {
-	scene->local.length = 0;
+	scene->local[0].length = 0;
 	wrong_rkey(scene);
 }
 

@@ -20,8 +20,10 @@ struct datagrams {
 	struct ibv_srq *srq;
 	struct ibv_ah *to_b;
 	struct ibv_ah *ah; /* the one to use */
-	struct ibv_sge local;
-	struct ibv_sge receive;
+	struct ibv_sge local[2];
+	int local_count;
+	struct ibv_sge receive[2];
+	int receive_count;
 	/* what a case made for itself */
 	struct region extra;
 	struct ibv_pd *pd;
@@ -50,26 +52,27 @@ static struct ibv_sge region_of(struct datagrams *d, struct ibv_pd *pd,
 
 static void lkey_wrong(struct datagrams *d)
 {
-	d->local.lkey ^= 0x00a5a500;
+	d->local[0].lkey ^= 0x00a5a500;
 }
 
 static void lkey_stale(struct datagrams *d)
 {
-	d->local = region_of(d, d->setup->a_dev.pd, ACCESS_ALL, 0, BAD_BYTES);
+	d->local[0] = region_of(d, d->setup->a_dev.pd, ACCESS_ALL, 0,
+				BAD_BYTES);
 	tap_must(!ibv_dereg_mr(d->extra.mr), "ibv_dereg_mr fails");
 	d->extra.mr = NULL;
 }
 
 static void lkey_of_other_pd(struct datagrams *d)
 {
-	d->local = region_of(d, other_pd(d, &d->setup->a_dev), ACCESS_ALL, 0,
-			     BAD_BYTES);
+	d->local[0] = region_of(d, other_pd(d, &d->setup->a_dev), ACCESS_ALL, 0,
+				BAD_BYTES);
 }
 
 static void local_across_end(struct datagrams *d)
 {
-	d->local = region_of(d, d->setup->a_dev.pd, ACCESS_ALL,
-			     REGION_BYTES - BAD_BYTES + 1, BAD_BYTES);
+	d->local[0] = region_of(d, d->setup->a_dev.pd, ACCESS_ALL,
+				REGION_BYTES - BAD_BYTES + 1, BAD_BYTES);
 }
 
 static void handle_of_other_pd(struct datagrams *d)
@@ -105,39 +108,91 @@ static void handle_replaced(struct datagrams *d)
 
 static void receive_wrong_lkey(struct datagrams *d)
 {
-	d->receive.lkey ^= 0x00a5a500;
+	d->receive[0].lkey ^= 0x00a5a500;
 }
 
 static void receive_of_other_pd(struct datagrams *d)
 {
-	d->receive = region_of(d, other_pd(d, &d->setup->b_dev), ACCESS_ALL, 0,
-			       RECEIVE_BYTES);
+	d->receive[0] = region_of(d, other_pd(d, &d->setup->b_dev), ACCESS_ALL,
+				  0, RECEIVE_BYTES);
 }
 
 static void receive_read_only(struct datagrams *d)
 {
-	d->receive = region_of(d, d->setup->b_dev.pd, IBV_ACCESS_REMOTE_READ, 0,
-			       RECEIVE_BYTES);
+	d->receive[0] = region_of(d, d->setup->b_dev.pd, IBV_ACCESS_REMOTE_READ,
+				  0, RECEIVE_BYTES);
 }
 
 static void receive_outside(struct datagrams *d)
 {
-	d->receive = region_of(d, d->setup->b_dev.pd, ACCESS_ALL,
-			       REGION_BYTES - 8, RECEIVE_BYTES);
+	d->receive[0] = region_of(d, d->setup->b_dev.pd, ACCESS_ALL,
+				  REGION_BYTES - 8, RECEIVE_BYTES);
+}
+
+/* The datagram and its header reach into the second one, too. */
+static struct ibv_sge *second_local(struct datagrams *d)
+{
+	d->local[0].length = BAD_BYTES / 2;
+	d->local[1] = region_sge(&d->setup->a_mem, LATE_OFFSET, BAD_BYTES / 2);
+	d->local_count = 2;
+	return &d->local[1];
+}
+
+static struct ibv_sge *second_receive(struct datagrams *d)
+{
+	d->receive[0].length = BAD_BYTES;
+	d->receive[1] = region_sge(&d->setup->b_mem, LATE_OFFSET, BAD_BYTES);
+	d->receive_count = 2;
+	return &d->receive[1];
+}
+
+static void second_lkey_wrong(struct datagrams *d)
+{
+	second_local(d)->lkey ^= 0x00a5a500;
+}
+
+static void second_lkey_of_other_pd(struct datagrams *d)
+{
+	*second_local(d) = region_of(d, other_pd(d, &d->setup->a_dev),
+				     ACCESS_ALL, 0, BAD_BYTES / 2);
+}
+
+static void second_across_end(struct datagrams *d)
+{
+	*second_local(d) = region_of(d, d->setup->a_dev.pd, ACCESS_ALL,
+				     REGION_BYTES - 1, BAD_BYTES / 2);
+}
+
+static void second_receive_wrong_lkey(struct datagrams *d)
+{
+	second_receive(d)->lkey ^= 0x00a5a500;
+}
+
+static void second_receive_of_other_pd(struct datagrams *d)
+{
+	*second_receive(d) = region_of(d, other_pd(d, &d->setup->b_dev),
+				       ACCESS_ALL, 0, BAD_BYTES);
+}
+
+static void second_receive_outside(struct datagrams *d)
+{
+	*second_receive(d) = region_of(d, d->setup->b_dev.pd, ACCESS_ALL,
+				       REGION_BYTES - 8, BAD_BYTES);
 }
 
 /* --- what comes of them -------------------------------------------------------- */
 
-static void post_receive(struct datagrams *d, uint64_t id, struct ibv_sge *sge)
+static void post_receive(struct datagrams *d, uint64_t id, struct ibv_sge *sges,
+			 int count)
 {
 	struct ibv_recv_wr *bad, wr = {
 		.wr_id = id,
-		.sg_list = sge,
-		.num_sge = 1,
+		.sg_list = sges,
+		.num_sge = count,
 	};
 
 	if (!d->srq)
-		post_recv(&d->b, id, sge, 1);
+		post_recv(&d->b, id, sges, count);
 	else if (ibv_post_srq_recv(d->srq, &wr, &bad))
 		bail("posting a receive fails");
 }
@@ -147,8 +202,8 @@ static void post_receives(struct datagrams *d)
 	struct ibv_sge sge = region_sge(&d->setup->b_mem, RECEIVE_OFFSET,
 					RECEIVE_BYTES);
 
-	post_receive(d, FIRST_RECEIVE_ID, &d->receive);
-	post_receive(d, FIRST_RECEIVE_ID + 1, &sge);
+	post_receive(d, FIRST_RECEIVE_ID, d->receive, d->receive_count);
+	post_receive(d, FIRST_RECEIVE_ID + 1, &sge, 1);
 }
 
 static struct ibv_send_wr datagram(struct datagrams *d, uint64_t id,
@@ -169,7 +224,8 @@ static void post_two(struct datagrams *d)
 					 BAD_BYTES);
 	struct ibv_send_wr wr[2];
 
-	wr[0] = datagram(d, BAD_ID, d->ah, &d->local);
+	wr[0] = datagram(d, BAD_ID, d->ah, d->local);
+	wr[0].num_sge = d->local_count;
 	wr[1] = datagram(d, LATE_SEND_ID, d->to_b, &good);
 	wr[0].next = &wr[1];
 	post_send(&d->a, wr);
@@ -228,9 +284,12 @@ static bool sender_fails(struct datagrams *d, enum ibv_wc_status status)
 	return arrives(d, FIRST_RECEIVE_ID);
 }
 
-/* The receiver's queue pair ends, which the sender does not know. */
+/* The receiver's queue pair ends, which the sender does not know; nothing is written. */
 static bool receiver_fails(struct datagrams *d, enum ibv_wc_status status)
 {
+	const struct region *mem = &d->setup->b_mem;
+
+	memset(mem->addr, B_BYTE, REGION_BYTES);
 	post_receives(d);
 	post_two(d);
 	return cq_expect(d->a.send_cq, BAD_ID, IBV_WC_SUCCESS) &&
@@ -240,6 +299,7 @@ static bool receiver_fails(struct datagrams *d, enum ibv_wc_status status)
 				    IBV_WC_WR_FLUSH_ERR)) &&
 	       cq_stays_empty(d->b.recv_cq, 0) && is_in(&d->a, IBV_QPS_RTS) &&
 	       is_in(&d->b, IBV_QPS_ERR) &&
+	       all_are(mem->addr, REGION_BYTES, B_BYTE) &&
 	       (!d->srq ||
 		event_expect(d->setup->b_dev.ctx, IBV_EVENT_QP_LAST_WQE_REACHED,
 			     d->b.qp));
@@ -284,6 +344,18 @@ static const struct {
 	  receiver_fails, IBV_WC_LOC_PROT_ERR },
 	{ "receive outside its MR", receive_outside, receiver_fails,
 	  IBV_WC_LOC_PROT_ERR },
+	{ "wrong lkey, second element", second_lkey_wrong, sender_fails,
+	  IBV_WC_LOC_PROT_ERR },
+	{ "lkey of another PD, second element", second_lkey_of_other_pd,
+	  sender_fails, IBV_WC_LOC_PROT_ERR },
+	{ "across the local MR's end, second element", second_across_end,
+	  sender_fails, IBV_WC_LOC_PROT_ERR },
+	{ "receive with a wrong lkey, second element",
+	  second_receive_wrong_lkey, receiver_fails, IBV_WC_LOC_PROT_ERR },
+	{ "receive with the lkey of another PD, second element",
+	  second_receive_of_other_pd, receiver_fails, IBV_WC_LOC_PROT_ERR },
+	{ "receive outside its MR, second element", second_receive_outside,
+	  receiver_fails, IBV_WC_LOC_PROT_ERR },
 	{ "no receive", NULL, is_lost, IBV_WC_SUCCESS },
 };
 
@@ -298,14 +370,17 @@ static void datagrams_open(struct datagrams *d, struct setup *setup,
 	d->setup = setup;
 	endpoint_create(&d->a, &setup->a_dev, &options);
 	if (with_srq)
-		d->srq = srq_create(setup->b_dev.pd, RECEIVES, 1);
+		d->srq = srq_create(setup->b_dev.pd, RECEIVES, 2);
 	options.srq = d->srq;
 	endpoint_create(&d->b, &setup->b_dev, &options);
 	pair_connect(&d->a, &d->b);
 	d->to_b = address_handle(&setup->a_dev, &setup->b_dev.gid);
 	d->ah = d->to_b;
-	d->local = region_sge(&setup->a_mem, TARGET_OFFSET, BAD_BYTES);
-	d->receive = region_sge(&setup->b_mem, RECEIVE_OFFSET, RECEIVE_BYTES);
+	d->local[0] = region_sge(&setup->a_mem, TARGET_OFFSET, BAD_BYTES);
+	d->local_count = 1;
+	d->receive[0] = region_sge(&setup->b_mem, RECEIVE_OFFSET,
+				   RECEIVE_BYTES);
+	d->receive_count = 1;
 }
 
 static void datagrams_close(struct datagrams *d)

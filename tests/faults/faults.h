@@ -29,6 +29,7 @@
 
 enum {
 	RECEIVES = 3,
+	ELEMENTS = 3,
 	FIRST_RECEIVE_ID = 100,
 	GOOD_ID = 0,
 	BAD_ID = 1,
@@ -57,14 +58,17 @@ struct scene {
 	struct xrc xrc;
 	struct ibv_srq *srq;
 	struct ibv_cq *recv_cq; /* of b's receives */
-	struct ibv_sge local;
+	struct ibv_sge local[ELEMENTS];
+	int local_count;
 	uint64_t remote_addr;
 	uint32_t rkey;
 	uint32_t invalidate_rkey;
 	uint32_t srqn;
 	struct ibv_mw_bind_info bind;
-	struct ibv_sge receive;
+	struct ibv_sge receive[ELEMENTS]; /* the first one's */
+	int receive_count;
 	int receives;
+	int element;		      /* the one that is at fault */
 	enum ibv_qp_state peer_state; /* when the fault is arranged */
 	/* what a case made for itself */
 	struct region extra;
@@ -109,8 +113,10 @@ struct fault_table {
 	const struct fault *faults;
 	unsigned int count;
 	unsigned int services; /* a bit for each */
-	bool is_long;	       /* messages of several segments (long.c) */
-	bool midway;	       /* when part of the message has arrived */
+	const char *where; /* what the names of its cases end with, or NULL */
+	int element;	   /* the one that is at fault (elements.c) */
+	bool is_long;	   /* messages of several segments (long.c) */
+	bool midway;	   /* when part of the message has arrived */
 };
 
 /*
@@ -187,6 +193,8 @@ struct fault_table {
 extern const struct fault_table path_faults;
 extern const struct fault_table key_faults;
 extern const struct fault_table xrc_faults;
+extern const struct fault_table second_element_faults;
+extern const struct fault_table last_element_faults;
 extern const struct fault_table long_faults;
 extern const struct fault_table midway_faults;
 
@@ -253,14 +261,15 @@ void retries_begin(struct scene *scene, const struct fault *fault);
 bool retries_end(const struct scene *scene, const struct fault *fault);
 
 /*
- * Datagrams; completion queues without room; opcodes that a type lacks; early
- * ends.
+ * Datagrams; completion queues without room; opcodes that a type lacks; messages
+ * that are broken off; early ends.
  */
 void run_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_full(struct setup *setup, struct neighbours *neighbours);
 void run_full_flushes(struct setup *setup, struct neighbours *neighbours);
 void run_full_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_refused(struct setup *setup, struct neighbours *neighbours);
+void run_broken(struct setup *setup, struct neighbours *neighbours);
 void run_ends(struct setup *setup, struct neighbours *neighbours);
 
 #endif /* TESTS_FAULTS_H */

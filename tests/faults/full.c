@@ -81,7 +81,7 @@ static bool post_request(struct scene *scene, uint64_t id)
 		return true;
 	}
 	if (opcode_takes_recv(scene->opcode))
-		scene_post_receive(scene, id, &scene->receive);
+		scene_post_receive(scene, id, scene->receive);
 	if (!prepare_invalidation(scene))
 		return false;
 	wr = scene_request(scene, id);

@@ -155,7 +155,7 @@ static bool failed_request(struct scene *scene, struct ibv_cq *cq)
 
 	if (!fill(scene, false, cq))
 		return false;
-	scene->local.lkey ^= 0x00a5a500;
+	scene->local[0].lkey ^= 0x00a5a500;
 	wr = scene_request(scene, BAD_ID);
 	post_send(&scene->a, &wr);
 	while (endpoint_state(&scene->a) != IBV_QPS_SQE)
@@ -176,7 +176,7 @@ static bool failed_receive(struct scene *scene, struct ibv_cq *cq)
 
 	if (!fill(scene, true, cq))
 		return false;
-	scene->receive.lkey ^= 0x00a5a500;
+	scene->receive[0].lkey ^= 0x00a5a500;
 	scene_post_receives(scene);
 	wr = scene_request(scene, BAD_ID);
 	post_send(&scene->a, &wr);

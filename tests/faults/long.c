@@ -58,7 +58,7 @@ void message_open(struct scene *scene)
 	open_from(message, scene->setup->a_dev.pd);
 	region_create(&message->to, scene->setup->b_dev.pd, LONG_BYTES);
 	memset(message->to.addr, TO_BYTE, LONG_BYTES);
-	scene->local = (struct ibv_sge){
+	scene->local[0] = (struct ibv_sge){
 		.addr = (uintptr_t)message->from,
 		.length = LONG_BYTES,
 		.lkey = message->mr->lkey,
@@ -66,7 +66,7 @@ void message_open(struct scene *scene)
 	scene->remote_addr = message->to.rdma_addr;
 	scene->rkey = message->to.mr->rkey;
 	if (SENDS & BIT(scene->opcode))
-		scene->receive = region_sge(&message->to, 0, LONG_BYTES);
+		scene->receive[0] = region_sge(&message->to, 0, LONG_BYTES);
 }
 
 void message_close(struct scene *scene)
@@ -182,6 +182,7 @@ const struct fault_table long_faults = {
 	.faults = rows,
 	.count = COUNT(rows),
 	.services = BIT(SERVICES) - 1,
+	.where = ", a long message",
 	.is_long = true,
 };
 
@@ -189,6 +190,7 @@ const struct fault_table midway_faults = {
 	.faults = midway_rows,
 	.count = COUNT(midway_rows),
 	.services = BIT(SERVICES) - 1,
+	.where = ", a long message",
 	.is_long = true,
 	.midway = true,
 };

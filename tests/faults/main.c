@@ -93,6 +93,7 @@ static bool run_fault(struct setup *setup, struct neighbours *neighbours,
 		fault->options(&options);
 	scene_open(&scene, setup, service, opcode, &options);
 	scene.neighbours = neighbours;
+	scene.element = table->element;
 	if (table->is_long)
 		message_open(&scene);
 	retries_begin(&scene, fault);
@@ -139,7 +140,7 @@ static void run_table(struct setup *setup, struct neighbours *neighbours,
 					 service, opcode),
 			       "%s, %s: %s%s", service_name(service),
 			       opcode_name(opcode), fault->name,
-			       table->is_long ? ", a long message" : "");
+			       table->where ? table->where : "");
 			if (brief)
 				break;
 		}
@@ -150,8 +151,10 @@ static void run_faults(struct setup *setup, struct neighbours *neighbours,
 		       bool brief)
 {
 	static const struct fault_table *const tables[] = {
-		&path_faults, &key_faults,    &xrc_faults,
-		&long_faults, &midway_faults,
+		&path_faults,	      &second_element_faults,
+		&last_element_faults, &key_faults,
+		&xrc_faults,	      &long_faults,
+		&midway_faults,
 	};
 	unsigned int i, service;
 
@@ -178,6 +181,7 @@ int main(int argc, char **argv)
 		run_datagrams(&setup, &neighbours);
 		run_full(&setup, &neighbours);
 		run_refused(&setup, &neighbours);
+		run_broken(&setup, &neighbours);
 		run_ends(&setup, &neighbours);
 	}
 	neighbours_close(&neighbours);

@@ -77,7 +77,7 @@ static void open_xrc(struct scene *scene, struct endpoint_options options)
 	own = xrc->cq;
 	if (options.recv_cq)
 		xrc->cq = options.recv_cq;
-	xrc->srq[0] = xrc_create_srq(xrc, QUEUE_ENTRIES, 1);
+	xrc->srq[0] = xrc_create_srq(xrc, QUEUE_ENTRIES, ELEMENTS);
 	scene->srq = xrc->srq[0];
 	scene->recv_cq = xrc->cq;
 	xrc->cq = own;
@@ -105,7 +105,7 @@ static void open_connection(struct scene *scene,
 	options.recv_cq = recv_cq;
 	if (service_is_shared(scene->service))
 		scene->srq = srq_create(scene->setup->b_dev.pd, QUEUE_ENTRIES,
-					1);
+					ELEMENTS);
 	options.srq = scene->srq;
 	endpoint_create(&scene->b, &scene->setup->b_dev, &options);
 	scene->recv_cq = scene->b.recv_cq;
@@ -126,12 +126,14 @@ void scene_open(struct scene *scene, struct setup *setup, enum service service,
 	pair_connect(&scene->a, &scene->b);
 	memset(setup->a_mem.addr, A_BYTE, REGION_BYTES);
 	memset(setup->b_mem.addr, B_BYTE, REGION_BYTES);
-	scene->local = region_sge(&setup->a_mem, TARGET_OFFSET,
-				  request_bytes(scene));
+	scene->local[0] = region_sge(&setup->a_mem, TARGET_OFFSET,
+				     request_bytes(scene));
+	scene->local_count = 1;
 	scene->remote_addr = setup->b_mem.rdma_addr + TARGET_OFFSET;
 	scene->rkey = setup->b_mem.mr->rkey;
-	scene->receive = region_sge(&setup->b_mem, RECEIVE_OFFSET,
-				    RECEIVE_BYTES);
+	scene->receive[0] = region_sge(&setup->b_mem, RECEIVE_OFFSET,
+				       RECEIVE_BYTES);
+	scene->receive_count = 1;
 	scene->receives = RECEIVES;
 }
 
@@ -158,12 +160,13 @@ void scene_close(struct scene *scene)
 			 "ibv_close_device fails");
 }
 
-void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge)
+static void post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sges,
+			 int count)
 {
 	struct ibv_recv_wr wr = {
 		.wr_id = id,
-		.sg_list = sge,
-		.num_sge = sge ? 1 : 0,
+		.sg_list = sges,
+		.num_sge = count,
 	};
 	struct ibv_recv_wr *bad;
 	int error;
@@ -174,16 +177,24 @@ void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge)
 		bail("posting a receive fails: %s", strerror(error));
 }
 
+void scene_post_receive(struct scene *scene, uint64_t id, struct ibv_sge *sge)
+{
+	post_receive(scene, id, sge, sge ? 1 : 0);
+}
+
 void scene_post_receives(struct scene *scene)
 {
-	struct ibv_sge sge = scene->receive;
+	struct ibv_sge sge;
 	int i;
 
-	for (i = 0; i < scene->receives; i++) {
-		scene_post_receive(scene, FIRST_RECEIVE_ID + i, &sge);
+	if (scene->receives)
+		post_receive(scene, FIRST_RECEIVE_ID, scene->receive,
+			     scene->receive_count);
+	for (i = 1; i < scene->receives; i++) {
 		sge = region_sge(&scene->setup->b_mem,
-				 RECEIVE_OFFSET + (i + 1) * RECEIVE_BYTES,
+				 RECEIVE_OFFSET + i * RECEIVE_BYTES,
 				 RECEIVE_BYTES);
+		scene_post_receive(scene, FIRST_RECEIVE_ID + i, &sge);
 	}
 }
 
@@ -201,8 +212,9 @@ struct ibv_send_wr scene_send(struct scene *scene, uint64_t id,
 struct ibv_send_wr scene_request(struct scene *scene, uint64_t id)
 {
 	struct ibv_send_wr wr = scene_send(scene, id, scene->opcode,
-					   &scene->local);
+					   scene->local);
 
+	wr.num_sge = scene->local_count;
 	if (opcode_is_atomic(scene->opcode)) {
 		wr.wr.atomic.remote_addr = scene->remote_addr;
 		wr.wr.atomic.rkey = scene->rkey;
