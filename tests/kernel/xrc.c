@@ -105,10 +105,37 @@ static int test_local(struct bench *bench)
 	return err;
 }
 
+/* What is refused without a peer ends the initiator, and its target does not know. */
+static int test_unbound(struct bench *bench)
+{
+	struct ib_mr *mr = ib_alloc_mr(bench->near.pd, IB_MR_TYPE_MEM_REG, 1);
+	struct ib_send_wr late = { .opcode = IB_WR_SEND };
+	struct ib_reg_wr reg = {
+		.wr = { .opcode = IB_WR_REG_MR },
+		.mr = mr,
+		.access = IB_ACCESS_REMOTE_READ,
+	};
+	int err;
+
+	if (IS_ERR(mr))
+		return PTR_ERR(mr);
+	reg.key = mr->rkey;
+	err = side_execute(&bench->near, &reg.wr);
+	reg.wr.next = &late;
+	err = err ?: ib_post_send(bench->near.qp, &reg.wr, NULL) ?:
+	      expect(&bench->near, IB_WC_MW_BIND_ERR) ?:
+	      expect(&bench->near, IB_WC_WR_FLUSH_ERR) ?:
+	      expect_number("initiator", side_state(&bench->near), IB_QPS_ERR) ?:
+	      expect_number("target", side_state(&bench->far), IB_QPS_RTS);
+	ib_dereg_mr(mr);
+	return err;
+}
+
 static const struct test_case tests[] = {
 	{ "refused", test_refused },
 	{ "queues", test_queues },
 	{ "local", test_local },
+	{ "unbound", test_unbound },
 };
 
 /* --- the bench ---------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "clock.h"
 #include "pattern.h"
@@ -20,14 +21,30 @@ static size_t window_length(const struct transfer *transfer)
 	return transfer->size + MAX_SGES * GAP_BYTES + 2 * GUARD_BYTES;
 }
 
-/* All bytes in and around a buffer: in memory, and as they should be. */
+/* No page of the region is there before somebody wants it. */
+static void forget_region(struct side *side)
+{
+	if (madvise(side->region.map, side->region.map_length, MADV_DONTNEED))
+		bail("madvise: %s", strerror(errno));
+}
+
+/*
+ * All bytes in and around a buffer: in memory, and as they should be. On demand half of
+ * the transfers find no pages there.
+ */
 static void clear_window(struct side *side, uint32_t offset,
 			 const struct transfer *transfer)
 {
 	size_t length = window_length(transfer);
+	bool absent = side->on_demand && transfer->seed / 2 % 2;
 
-	memset(side->region.addr + offset - GUARD_BYTES, GUARD_BYTE, length);
-	memset(side->expected + offset - GUARD_BYTES, GUARD_BYTE, length);
+	if (absent)
+		forget_region(side);
+	else
+		memset(side->region.addr + offset - GUARD_BYTES, GUARD_BYTE,
+		       length);
+	memset(side->expected + offset - GUARD_BYTES, absent ? 0 : GUARD_BYTE,
+	       length);
 }
 
 static bool window_matches(const struct side *side, uint32_t offset,
@@ -303,6 +320,7 @@ void side_open(struct side *side, const char *name,
 
 	memset(side, 0, sizeof(*side));
 	device_open(&side->dev, name);
+	side->on_demand = setting->on_demand;
 	side->max_sges = side->dev.attr.max_sge < MAX_SGES ?
 				 side->dev.attr.max_sge :
 				 MAX_SGES;

@@ -56,6 +56,7 @@ struct side {
 	struct device dev;
 	struct endpoint ep;
 	struct region region;
+	bool on_demand;	   /* nothing pins the region */
 	uint8_t *expected; /* what the region should hold */
 	int max_sges;
 	/* of the target of an XRC connection; its receives are the queue's */
