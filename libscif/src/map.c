@@ -5,7 +5,9 @@
  *
  * A part lives as long as the queue pair for copies on both sides, and the
  * region. So the owner is told of each and keeps them, also when the window is
- * unregistered and when the connection ends. When it has ended, a side that maps
+ * unregistered and when the connection ends. It is told of the ends, too, some at a
+ * time: it may be stopped, and then the others wait, and who unmaps does not. When
+ * the connection has ended, a side that maps
  * nothing any more writes so to the other from time to time. If that fails, the
  * other's queue pair has gone, and its mappings with it.
  */
@@ -18,8 +20,8 @@
 #include "rma.h"
 
 struct part {
-	struct micdv_window *window;
-	uint64_t id; /* the peer's window */
+	struct micdv_window *window; /* NULL: it could not be mapped */
+	uint64_t id;		     /* the peer's window */
 };
 
 struct mapping {
@@ -27,9 +29,10 @@ struct mapping {
 	struct scif_endpoint *ep;
 	uint8_t *addr;
 	size_t length;
-	size_t mapped; /* by so many parts */
-	bool ready;    /* all parts are there: others may end it */
-	unsigned int count;
+	size_t mapped;	    /* by so many parts */
+	bool ready;	    /* all parts are there: others may end it */
+	unsigned int count; /* of which the peer knows */
+	unsigned int told;  /* when it has ended: so many of these */
 	struct part parts[];
 };
 
@@ -125,17 +128,83 @@ void scif_map_tick(struct scif_endpoint *ep)
 	}
 }
 
-static int tell(struct scif_endpoint *ep, uint32_t type, uint64_t id)
+static int tell_mapped(struct scif_endpoint *ep, uint64_t id)
 {
-	struct scif_message message = { .type = type }, reply;
+	struct scif_message message = { .type = SCIF_MAPPED }, reply;
 
 	message.args[0] = id;
-	if (type == SCIF_MAPPED)
-		return scif_call(ep, &message, &reply);
-	if (scif_state(ep) == SCIF_CONNECTED &&
-	    scif_link_send(&ep->link, &message))
+	return scif_call(ep, &message, &reply);
+}
+
+/*
+ * With the mappings' lock: of which parts the peer is told next. The last to end is the
+ * first: the peer hears of several at once, and had to agree to each one.
+ */
+static void take_ended(struct scif_rma *rma, struct scif_message *message)
+{
+	struct mapping *ended;
+
+	while (message->flags < SCIF_MESSAGE_ARGS && (ended = rma->unmapped)) {
+		message->args[message->flags++] =
+			ended->parts[ended->told++].id;
+		if (ended->told < ended->count)
+			continue;
+		rma->unmapped = ended->next;
+		free(ended);
+	}
+}
+
+/* One message at a time: the peer may be stopped, and has room for few. */
+static void tell_ended(struct scif_endpoint *ep)
+{
+	struct scif_message message = { .type = SCIF_UNMAPPED };
+	struct scif_rma *rma = ep->rma;
+
+	if (scif_state(ep) != SCIF_CONNECTED)
+		return;
+	pthread_mutex_lock(&mappings_lock);
+	if (!rma->unmapping)
+		take_ended(rma, &message);
+	if (message.flags)
+		rma->unmapping = true;
+	pthread_mutex_unlock(&mappings_lock);
+	if (message.flags && scif_link_send(&ep->link, &message))
 		scif_lost(ep);
-	return 0;
+}
+
+void scif_map_heard(struct scif_endpoint *ep)
+{
+	pthread_mutex_lock(&mappings_lock);
+	ep->rma->unmapping = false;
+	pthread_mutex_unlock(&mappings_lock);
+	tell_ended(ep);
+}
+
+/* It has ended, and is in no list. The peer is told of it when that can hear it. */
+static void let_go(struct mapping *mapping)
+{
+	struct scif_endpoint *ep = mapping->ep;
+
+	if (mapping->count) {
+		pthread_mutex_lock(&mappings_lock);
+		mapping->next = ep->rma->unmapped;
+		ep->rma->unmapped = mapping;
+		pthread_mutex_unlock(&mappings_lock);
+		tell_ended(ep);
+	} else {
+		free(mapping);
+	}
+	scif_put(ep);
+}
+
+void scif_map_close(struct scif_rma *rma)
+{
+	struct mapping *ended;
+
+	while ((ended = rma->unmapped)) {
+		rma->unmapped = ended->next;
+		free(ended);
+	}
 }
 
 static int to_errno(int error)
@@ -158,27 +227,25 @@ static int to_errno(int error)
 
 /*
  * One part, at @place. It counts before it is there: a connection that ends then keeps
- * the queue pair.
+ * the queue pair. If it can't be mapped, unmap_parts() is for it, too.
  */
-static int map_part(struct scif_endpoint *ep, const struct scif_piece *piece,
-		    int prot, uint8_t *place, struct part *part)
+static int map_part(struct mapping *mapping, const struct scif_piece *piece,
+		    int prot, uint8_t *place)
 {
-	int err = tell(ep, SCIF_MAPPED, piece->window);
+	struct part *part = &mapping->parts[mapping->count];
+	struct scif_endpoint *ep = mapping->ep;
+	int err = tell_mapped(ep, piece->window);
 
 	if (err)
 		return err;
 	count_more(ep);
+	mapping->count++;
 	part->id = piece->window;
 	part->window = ep->link.dev->direct->map(
 		ep->link.rma_qp, piece->addr, piece->key, piece->length,
 		prot & SCIF_PROT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ,
 		place);
-	if (part->window)
-		return 0;
-	err = to_errno(errno);
-	tell(ep, SCIF_UNMAPPED, piece->window);
-	count_less(ep, 1);
-	return err;
+	return part->window ? 0 : to_errno(errno);
 }
 
 /* A connection that ended before the parts counted takes them along. */
@@ -196,13 +263,14 @@ static int check_parts(const struct mapping *mapping)
 static int unmap_parts(struct mapping *mapping)
 {
 	struct scif_endpoint *ep = mapping->ep;
+	struct micdv_window *window;
 	unsigned int i;
 	int err = 0, one;
 
 	for (i = 0; i < mapping->count; i++) {
-		one = ep->link.dev->direct->unmap(mapping->parts[i].window);
+		window = mapping->parts[i].window;
+		one = window ? ep->link.dev->direct->unmap(window) : 0;
 		err = err ? err : one;
-		tell(ep, SCIF_UNMAPPED, mapping->parts[i].id);
 		count_less(ep, 1);
 	}
 	return err;
@@ -217,12 +285,9 @@ static int map_parts(struct mapping *mapping, const struct scif_pieces *pieces,
 	int err = 0;
 
 	for (i = 0; i < pieces->count && !err; i++) {
-		err = map_part(mapping->ep, &pieces->list[i], prot, at,
-			       &mapping->parts[i]);
-		if (err)
-			break;
-		at += pieces->list[i].length;
-		mapping->count++;
+		err = map_part(mapping, &pieces->list[i], prot, at);
+		if (!err)
+			at += pieces->list[i].length;
 	}
 	mapping->mapped = at - mapping->addr;
 	if (!err)
@@ -276,11 +341,9 @@ static int take_replaced(const uint8_t *addr, size_t len,
 
 static int end_mapping(struct mapping *mapping)
 {
-	struct scif_endpoint *ep = mapping->ep;
 	int err = unmap_parts(mapping);
 
-	free(mapping);
-	scif_put(ep);
+	let_go(mapping);
 	return err;
 }
 
@@ -389,8 +452,7 @@ static int map_pieces(struct scif_endpoint *ep,
 	if (err && forget_mapping(mapping)) {
 		unmap_parts(mapping);
 		munmap(mapping->addr + mapping->mapped, len - mapping->mapped);
-		free(mapping);
-		scif_put(ep);
+		let_go(mapping);
 	}
 	return err;
 }

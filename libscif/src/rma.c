@@ -49,6 +49,7 @@ void scif_rma_close(struct scif_endpoint *ep)
 		return;
 	scif_process_had(&rma->heard);
 	scif_process_had(&rma->said);
+	scif_map_close(rma);
 	scif_windows_close(rma);
 	scif_directory_close(rma);
 	while ((leftover = rma->leftovers)) {
@@ -204,6 +205,23 @@ static void take_mapped(struct scif_endpoint *ep,
 	scif_reply(ep, message->tag, err, 0);
 }
 
+static void take_unmapped(struct scif_endpoint *ep,
+			  const struct scif_message *message)
+{
+	const struct scif_message heard = { .type = SCIF_HEARD };
+	uint32_t i;
+
+	if (message->flags > SCIF_MESSAGE_ARGS) {
+		scif_lost(ep);
+		return;
+	}
+	for (i = 0; i < message->flags; i++)
+		if (!scif_window_mapped(ep, message->args[i], false))
+			scif_map_peer_less(ep, 1);
+	if (scif_link_send(&ep->link, &heard))
+		scif_lost(ep);
+}
+
 void scif_rma_message(struct scif_endpoint *ep,
 		      const struct scif_message *message)
 {
@@ -231,8 +249,10 @@ void scif_rma_message(struct scif_endpoint *ep,
 		take_mapped(ep, message);
 		break;
 	case SCIF_UNMAPPED:
-		if (!scif_window_mapped(ep, message->args[0], false))
-			scif_map_peer_less(ep, 1);
+		take_unmapped(ep, message);
+		break;
+	case SCIF_HEARD:
+		scif_map_heard(ep);
 		break;
 	default:
 		scif_lost(ep);

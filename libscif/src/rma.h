@@ -84,6 +84,8 @@ struct scif_again {
 	bool valid;
 };
 
+struct mapping;
+
 struct scif_rma {
 	pthread_mutex_t lock;	     /* windows */
 	struct scif_window *windows; /* sorted by offset */
@@ -130,6 +132,9 @@ struct scif_rma {
 	uint64_t wait_posted;  /* for the peer's SCIF_WAIT */
 	uint32_t wait_tag;
 	bool waiting;
+
+	struct mapping *unmapped; /* the peer is to be told of these, */
+	bool unmapping;		  /* and has not heard of others yet */
 
 	pthread_mutex_t signal_lock; /* the word of the peer's scratch */
 
@@ -210,6 +215,11 @@ void scif_pieces_init(struct scif_pieces *pieces);
 void scif_pieces_free(struct scif_pieces *pieces);
 int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 		    uint32_t key, uint64_t window);
+
+/* map.c */
+/* The peer has heard what is not mapped any more. */
+void scif_map_heard(struct scif_endpoint *ep);
+void scif_map_close(struct scif_rma *rma);
 
 /* queue.c: the queue pair for copies. */
 /* Take the operations' lock, for which others may make room. */

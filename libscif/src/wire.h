@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define SCIF_MAGIC 0x53434946U
-#define SCIF_PROTOCOL 2
+#define SCIF_PROTOCOL 3
 
 /* One byte of the ring stays free. */
 #define SCIF_RING_BYTES 4096U
@@ -92,16 +92,19 @@ enum scif_message_type {
 	SCIF_SIGNAL, /* scif_fence_signal() for your RMAs */
 	/* Reply with args[0] when you use no window before that; until then with 0. */
 	SCIF_RELEASE,
-	SCIF_MAPPED,  /* I map the window args[0]; reply */
-	SCIF_UNMAPPED /* no longer; no reply */
+	SCIF_MAPPED,   /* I map the window args[0]; reply */
+	SCIF_UNMAPPED, /* no longer so many as flags says, in args; SCIF_HEARD */
+	SCIF_HEARD     /* of the one SCIF_UNMAPPED: there may be another */
 };
+
+#define SCIF_MESSAGE_ARGS 6
 
 struct scif_message {
 	uint32_t type;
 	uint32_t tag;
 	int32_t status; /* errno, in a reply */
 	uint32_t flags;
-	uint64_t args[6];
+	uint64_t args[SCIF_MESSAGE_ARGS];
 };
 
 _Static_assert(sizeof(struct scif_hello) <= 56, "fits a connection request");

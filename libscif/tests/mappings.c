@@ -492,6 +492,36 @@ static bool stranger_in_child(void)
 	       check(!status, "child 0x%x", status) && ok;
 }
 
+/* It hears of what is not mapped any more when it goes on. */
+static bool unmap_while_stopped(void)
+{
+	enum { MAPS = 100 };
+	void *mem[MAPS];
+	int own, other, i;
+	bool ok = true;
+	char byte = 0;
+
+	/* One on another machine would stop for good. */
+	if (getenv("SCIF_TEST_PEER"))
+		return true;
+	connect_pair(&own, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	for (i = 0; i < MAPS && ok; i++) {
+		mem[i] = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+		ok = check(mem[i] != SCIF_MMAP_FAILED, "map %d: %s", i,
+			   strerror(errno));
+	}
+	peer_stop();
+	while (i-- && ok)
+		ok = succeeds(scif_munmap(mem[i], PAGE), 0, "munmap");
+	peer_continue();
+	ok = succeeds(scif_send(own, "x", 1, SCIF_SEND_BLOCK), 1, "send") &&
+	     succeeds(peer_recv(other, &byte, 1, 1), 1, "recv") &&
+	     is_let_go(other, 0, PAGE) && ok;
+	close_pair(own, other);
+	return ok;
+}
+
 struct failing {
 	int epd;
 	atomic_bool stop;
@@ -559,5 +589,7 @@ const struct behaviour mapped_cases[] = {
 	{ 49, "mmap: what is read goes there", copied_to },
 	{ 49, "mmap: the closed one's number in a child", stranger_in_child },
 	{ 49, "mmap: beside others that fail", beside_failing },
+	{ 49, "munmap: 100 times while the peer is stopped",
+	  unmap_while_stopped },
 	{ 0, NULL, NULL }
 };
