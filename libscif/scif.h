@@ -223,7 +223,9 @@ scif_epd_t scif_open(void);
  * @epd: endpoint
  *
  * Closes the connection, unregisters the windows, frees the port. What was
- * sent stays readable for the peer. Copies that were under way complete or fail.
+ * sent stays readable for the peer. Copies that were under way complete or fail; those
+ * that a thread of the process carries out itself before the call returns, so that the
+ * memory of windows may then be unmapped.
  * Where dup() made other descriptors of it, only @epd ends. Calls of other threads
  * that wait end, too. Same as close(), but that the port is free when it returns,
  * unless another thread waits in scif_poll(): that one ends within a second, and the
@@ -397,9 +399,13 @@ off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
  * @offset: a window's first byte
  * @len: bytes; several adjacent windows at once are fine
  *
- * Copies under way end first; the peer's mappings stay valid. The pages are
- * unlocked when both have ended. Of a peer that says nothing for ten seconds, as one
- * that was stopped, the copies are taken to have ended.
+ * Copies that a thread of the process carries out itself end first: then the memory
+ * may be unmapped. Others that are under way use the pages, and the peer's mappings
+ * stay valid; the pages are unlocked when both have ended. Of a peer that says nothing
+ * for ten seconds, as one that was stopped, the copies are taken to have ended.
+ *
+ * Who unmaps the memory of a window that is registered has to see to it that no other
+ * thread copies from or to it at the time: such a copy may end the process.
  *
  * Return: 0.
  * Errors: EINVAL (@len 0, unaligned, or a window is only partly inside), ENXIO

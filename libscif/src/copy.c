@@ -32,7 +32,7 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	const bool again = (flags & (SCIF_RMA_SYNC | SCIF_RMA_ORDERED)) ==
 			   SCIF_RMA_SYNC;
 	bool reads = opcode == IBV_WR_RDMA_READ;
-	struct scif_operation op;
+	struct scif_operation op = { .own = true };
 	struct ranges ranges;
 	uint64_t number = 0;
 	int err;
@@ -43,9 +43,12 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	scif_pieces_init(&ranges.own);
 	scif_pieces_init(&ranges.peer);
 	scif_operation_begin(ep->rma, &op);
-	err = scif_own_pieces(ep->rma, loffset, length,
-			      reads ? SCIF_PROT_WRITE : SCIF_PROT_READ,
-			      &ranges.own);
+	/* Who has closed it waits for those that began before. */
+	err = scif_check_connected(ep);
+	if (!err)
+		err = scif_own_pieces(ep->rma, loffset, length,
+				      reads ? SCIF_PROT_WRITE : SCIF_PROT_READ,
+				      &ranges.own);
 	if (!err)
 		err = scif_peer_pieces(ep, roffset, length,
 				       reads ? SCIF_PROT_READ : SCIF_PROT_WRITE,
@@ -132,7 +135,7 @@ static int bounce(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		  uint8_t *addr, size_t length, off_t roffset, int flags)
 {
 	struct scif_rma *rma = ep->rma;
-	struct scif_operation op;
+	struct scif_operation op = { .own = false };
 	struct ranges ranges;
 	uint64_t number = 0;
 	int err;
@@ -186,7 +189,7 @@ static int copy_directly(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			 off_t roffset, int flags)
 {
 	bool reads = opcode == IBV_WR_RDMA_READ;
-	struct scif_operation op;
+	struct scif_operation op = { .own = false };
 	struct ranges ranges;
 	uint64_t number = 0;
 	int err;

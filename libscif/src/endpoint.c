@@ -196,6 +196,18 @@ static void wait_for_sleepers(struct scif_endpoint *ep)
 		scif_relax(round++);
 }
 
+/* Copies of other threads: then the program may unmap what its windows have shown. */
+static void wait_for_copies(struct scif_endpoint *ep)
+{
+	struct scif_rma *rma;
+
+	pthread_mutex_lock(&ep->lock);
+	rma = ep->rma;
+	pthread_mutex_unlock(&ep->lock);
+	if (rma)
+		scif_operations_wait(rma);
+}
+
 SCIF_EXPORT int scif_close(scif_epd_t epd)
 {
 	SCIF_NO_CANCEL;
@@ -212,8 +224,10 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 		scif_wake_sleepers(ep);
 		wait_for_sleepers(ep);
 	}
-	if (scif_steer_is_closed(&ep->steer))
+	if (scif_steer_is_closed(&ep->steer)) {
 		end(ep);
+		wait_for_copies(ep);
+	}
 	scif_put(ep);
 	return ret;
 }

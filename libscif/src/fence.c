@@ -201,13 +201,14 @@ static int do_signal(struct scif_endpoint *ep, off_t loff, uint64_t lval,
 		     off_t roff, uint64_t rval, int flags)
 {
 	struct scif_pieces own, peer;
-	struct scif_operation op;
-	int err = 0;
+	struct scif_operation op = { .own = flags & SCIF_SIGNAL_LOCAL };
+	int err;
 
 	scif_pieces_init(&own);
 	scif_pieces_init(&peer);
 	scif_operation_begin(ep->rma, &op);
-	if (flags & SCIF_SIGNAL_LOCAL)
+	err = scif_check_connected(ep);
+	if (!err && flags & SCIF_SIGNAL_LOCAL)
 		err = scif_own_pieces(ep->rma, loff, SIGNAL_BYTES,
 				      SCIF_PROT_WRITE, &own);
 	if (!err && flags & SCIF_SIGNAL_REMOTE)

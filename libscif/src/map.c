@@ -460,7 +460,7 @@ static int map_pieces(struct scif_endpoint *ep,
 static int do_map(struct scif_endpoint *ep, size_t len, int prot, int flags,
 		  off_t offset, void **addr)
 {
-	struct scif_operation op;
+	struct scif_operation op = { .own = false };
 	struct scif_pieces pieces;
 	int err;
 

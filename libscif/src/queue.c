@@ -72,6 +72,31 @@ void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op)
 		scif_rma_event(ep);
 }
 
+/* With the operations' lock: one that began when the ticket @last was given, or before. */
+static bool uses_own(const struct scif_rma *rma, uint64_t last)
+{
+	const struct scif_operation *op = rma->operations;
+
+	while (op && !op->own)
+		op = op->next;
+	return op && op->ticket <= last;
+}
+
+void scif_operations_wait(struct scif_rma *rma)
+{
+	unsigned int round = 0;
+	uint64_t last;
+
+	scif_queue_lock(rma);
+	last = rma->last_ticket;
+	while (uses_own(rma, last)) {
+		pthread_mutex_unlock(&rma->op_lock);
+		scif_relax(round++);
+		scif_queue_lock(rma);
+	}
+	pthread_mutex_unlock(&rma->op_lock);
+}
+
 /* With the operations' lock. */
 static struct scif_leftover *take_leftovers(struct scif_rma *rma)
 {
@@ -457,8 +482,8 @@ static bool is_alike(struct scif_endpoint *ep, bool reads, uint64_t loffset,
 }
 
 /*
- * Posted while the windows can't go: who takes one out takes the lock, and waits then
- * for what was posted before.
+ * Posted while the windows can't go: who takes one out, or has closed the endpoint, takes
+ * the lock, and waits then for what was posted before.
  */
 bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 			   uint64_t loffset, size_t length, uint64_t roffset,
@@ -477,6 +502,7 @@ bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 		return false;
 	scif_queue_lock(rma);
 	if (rma->posted == rma->completed && !rma->failed &&
+	    scif_state(ep) == SCIF_CONNECTED &&
 	    is_alike(ep, opcode == IBV_WR_RDMA_READ, loffset, length,
 		     roffset)) {
 		sge.addr = again->own.region->start +

@@ -65,6 +65,7 @@ struct scif_pieces {
 /* A copy that is being posted. */
 struct scif_operation {
 	struct scif_operation *next;
+	bool own; /* it uses one's own windows */
 	uint64_t ticket;
 };
 
@@ -226,6 +227,11 @@ void scif_map_close(struct scif_rma *rma);
 void scif_queue_lock(struct scif_rma *rma);
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
+/*
+ * Wait for those under way that use one's own windows: their threads may be copying by
+ * themselves. They wait for the peer only as long as for one that is there.
+ */
+void scif_operations_wait(struct scif_rma *rma);
 /* May another thread do it, while the caller goes on? */
 enum scif_when {
 	SCIF_NOW,

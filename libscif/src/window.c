@@ -354,6 +354,8 @@ static int do_unregister(struct scif_endpoint *ep, off_t offset, size_t len)
 	err = remove_windows(ep, offset, len);
 	pthread_mutex_unlock(&ep->rma->lock);
 	if (!err) {
+		/* Then the program may unmap what they copy from and to. */
+		scif_operations_wait(ep->rma);
 		scif_queue_poll(ep);
 		scif_windows_settle(ep);
 	}
