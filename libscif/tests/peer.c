@@ -23,7 +23,7 @@
 
 uint16_t own_node, peer_node;
 
-enum { PEERS = 12 };
+enum { PEERS = 16 };
 
 static struct peer {
 	pid_t pid;

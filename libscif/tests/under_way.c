@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "behaviour.h"
@@ -21,6 +22,7 @@ enum {
 	LOOKS = 128,
 	BEFORE = 0x11,
 	AFTER = 0x22,
+	COPIES = 8,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
 	FIXED = SCIF_MAP_FIXED
 };
@@ -124,6 +126,104 @@ static bool close_copied(void)
 	peer_op_epd(PEER_CLOSE, copying.other);
 	return ok;
 }
+
+/* A thread that copies, or waits for its copies, until the peer is gone. */
+struct waiter {
+	struct couple couple;
+	int (*wait)(int epd);
+	pthread_t thread;
+	int error;
+};
+
+static int wait_in_copy(int epd)
+{
+	return scif_writeto(epd, 0, COUPLE_BYTES, 0, SCIF_RMA_SYNC);
+}
+
+static int wait_in_read(int epd)
+{
+	return scif_readfrom(epd, 0, COUPLE_BYTES, 0, SCIF_RMA_SYNC);
+}
+
+static int wait_in_fence(int epd)
+{
+	int i, mark, ret = 0;
+
+	for (i = 0; i < COPIES && !ret; i++)
+		ret = scif_writeto(epd, 0, COUPLE_BYTES, 0, 0);
+	if (!ret)
+		ret = scif_fence_mark(epd, SCIF_FENCE_INIT_SELF, &mark);
+	return ret ? ret : scif_fence_wait(epd, mark);
+}
+
+static void *wait_on(void *argument)
+{
+	struct waiter *waiter = argument;
+
+	while (!waiter->wait(waiter->couple.own))
+		;
+	waiter->error = errno;
+	return NULL;
+}
+
+/* False if it hangs. */
+static bool joins(pthread_t thread)
+{
+	struct timespec limit;
+
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 30L * slowness();
+	return check(!pthread_timedjoin_np(thread, NULL, &limit),
+		     "a call does not end");
+}
+
+static bool kill_under_copies(bool stops)
+{
+	static int (*const waits[])(int epd) = { wait_in_copy, wait_in_read,
+						 wait_in_fence };
+	enum { WAITERS = sizeof(waits) / sizeof(waits[0]) };
+	struct waiter waiters[WAITERS];
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < WAITERS; i++) {
+		waiters[i].couple = couple_begin();
+		waiters[i].wait = waits[i];
+	}
+	if (stops)
+		peer_stop();
+	for (i = 0; i < WAITERS; i++)
+		pthread_create(&waiters[i].thread, NULL, wait_on, &waiters[i]);
+	sleep_ms(300);
+	peer_kill();
+	for (i = 0; i < WAITERS; i++) {
+		if (!joins(waiters[i].thread))
+			return false;
+		ok = check(waiters[i].error == ECONNRESET, "call %d: %s", i,
+			   strerrorname_np(waiters[i].error)) &&
+		     ok;
+		scif_close(waiters[i].couple.own);
+		munmap(waiters[i].couple.mem, COUPLE_BYTES);
+	}
+	return ok;
+}
+
+static bool kill_running(void)
+{
+	return kill_under_copies(false);
+}
+
+static bool kill_stopped(void)
+{
+	return kill_under_copies(true);
+}
+
+const struct behaviour under_way_cases[] = {
+	{ 52, "the peer's SIGKILL under copies and fences: ECONNRESET",
+	  kill_running },
+	{ 52, "the same when it was stopped", kill_stopped },
+	{ 0, NULL, NULL }
+};
 
 /* Where the calling thread copies, and the peer's memory can be mapped. */
 const struct behaviour own_under_way_cases[] = {
