@@ -256,6 +256,15 @@ void scif_set_port(struct sockaddr_storage *address, uint16_t port)
 	((struct sockaddr_in *)address)->sin_port = htons(port);
 }
 
+/*
+ * A child of fork() has to close the device, which librdmacm has opened by now; so it has
+ * to be known which. Else its copy would keep what the parent has there.
+ */
+static bool knows_device(const struct rdma_cm_id *id)
+{
+	return !id->verbs || scif_device_get(id->verbs);
+}
+
 static int hold(struct scif_endpoint *ep, uint16_t port)
 {
 	struct sockaddr_storage address = scif_own_node()->address;
@@ -268,9 +277,10 @@ static int hold(struct scif_endpoint *ep, uint16_t port)
 	scif_set_port(&address, port);
 	if (!rdma_bind_addr(ep->holder, (struct sockaddr *)&address)) {
 		ep->port = ntohs(rdma_get_src_port(ep->holder));
-		if (ep->port > SCIF_PORT_RSVD || port)
+		if (ep->port <= SCIF_PORT_RSVD && !port)
+			errno = EADDRINUSE; /* Not one that may be chosen. */
+		else if (knows_device(ep->holder))
 			return 0;
-		errno = EADDRINUSE; /* Not one that may be chosen. */
 	}
 	err = errno;
 	rdma_destroy_id(ep->holder);

@@ -211,6 +211,28 @@ static bool child_keeps_no_copy(void)
 	return check(!status, "the child ends with 0x%x", status) && ok;
 }
 
+/*
+ * A child that is made when its parent has listened, and not connected yet. If it kept
+ * the device, what the parent registers later would stay when that dies.
+ */
+static bool early_child_keeps_no_device(void)
+{
+	struct peer_call call = { .op = PEER_BIND };
+	bool ok;
+
+	/* One that has never been connected. */
+	peer_kill();
+	call.epd = peer_op_epd(PEER_OPEN, -1);
+	peer_do(&call);
+	call.op = PEER_LISTEN;
+	call.flags = 1;
+	ok = succeeds(peer_do(&call), 0, "listen");
+	call.op = PEER_FORK;
+	ok = succeeds(peer_do(&call), 0, "the child's devices") && ok;
+	peer_op_epd(PEER_CLOSE, call.epd);
+	return ok;
+}
+
 const struct behaviour closing_cases[] = {
 	{ 56, "a port is free when its endpoint is closed under a call",
 	  port_is_free_of_waiters },
@@ -218,5 +240,7 @@ const struct behaviour closing_cases[] = {
 	  end_unlocks },
 	{ 56, "a forked child keeps no copy of a descriptor",
 	  child_keeps_no_copy },
+	{ 56, "a child forked before the first connection keeps no device",
+	  early_child_keeps_no_device },
 	{ 0, NULL, NULL }
 };

@@ -19,6 +19,7 @@
 
 #include "clock.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 uint16_t own_node, peer_node;
@@ -83,6 +84,19 @@ static int64_t do_fence_mark(struct peer_call *call)
 	int mark;
 
 	return scif_fence_mark(call->epd, call->flags, &mark) ? -1 : mark;
+}
+
+/* How many descriptors of devices a child has. */
+static int64_t do_fork(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(count_files("/dev/infiniband/"));
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* A place below 0 is a bad address: nothing can be mapped so low. */
@@ -170,6 +184,8 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena)
 				     call->remote, call->prot, call->flags);
 	case PEER_SETGROUPS:
 		return setgroups(0, NULL);
+	case PEER_FORK:
+		return do_fork();
 	case PEER_STOP:
 		raise(SIGSTOP);
 		return 0;

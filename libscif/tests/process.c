@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,6 +18,26 @@ unsigned int count_descriptors(void)
 
 	while (dir && readdir(dir))
 		count++;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+unsigned int count_files(const char *begin)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	char name[PATH_MAX];
+	struct dirent *entry;
+	unsigned int count = 0;
+	ssize_t length;
+
+	while (dir && (entry = readdir(dir))) {
+		length = readlinkat(dirfd(dir), entry->d_name, name,
+				    sizeof(name));
+		if (length >= (ssize_t)strlen(begin) &&
+		    !memcmp(name, begin, strlen(begin)))
+			count++;
+	}
 	if (dir)
 		closedir(dir);
 	return count;

@@ -10,6 +10,9 @@
 
 unsigned int count_descriptors(void);
 
+/* How many of them are of files whose names begin so. */
+unsigned int count_files(const char *begin);
+
 /* The lowest number that is free. */
 int next_number(void);
 
