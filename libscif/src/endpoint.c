@@ -289,21 +289,28 @@ static int hold(struct scif_endpoint *ep, uint16_t port)
 	return err == EADDRINUSE ? EINVAL : err == EADDRNOTAVAIL ? ENODEV : err;
 }
 
+/*
+ * The kernel's choice, which may be one that may not be chosen. It says the same when its
+ * range is used up as when there is no such address (ENODEV): then it is asked for others,
+ * of which it says the truth.
+ */
+static int hold_any(struct scif_endpoint *ep)
+{
+	int i, err = hold(ep, 0);
+
+	if (err == ENODEV)
+		err = EINVAL;
+	for (i = 0; err == EINVAL && i < PORT_TRIES; i++)
+		err = hold(ep,
+			   SCIF_PORT_RSVD + 1 + scif_random() % CHOSEN_PORTS);
+	return err == EINVAL ? ENOSPC : err;
+}
+
 /* With the endpoint's lock; 0 or an errno. */
 int scif_hold_port(struct scif_endpoint *ep, uint16_t port)
 {
-	int i, err;
+	int err = port ? hold(ep, port) : hold_any(ep);
 
-	if (port) {
-		err = hold(ep, port);
-	} else {
-		err = hold(ep, 0);
-		for (i = 0; err == EINVAL && i < PORT_TRIES; i++)
-			err = hold(ep, SCIF_PORT_RSVD + 1 +
-					       scif_random() % CHOSEN_PORTS);
-		if (err == EINVAL)
-			err = ENOSPC;
-	}
 	if (!err)
 		atomic_store(&ep->state, SCIF_BOUND);
 	return err;

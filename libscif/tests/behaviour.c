@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 	peer_node = atoi(argv[3]);
 	peer_start();
 	run_all(connection_cases, argc, argv);
+	run_all(port_cases, argc, argv);
 	run_all(accept_cases, argc, argv);
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);

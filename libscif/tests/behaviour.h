@@ -15,6 +15,7 @@ struct behaviour {
 
 /* Each list ends with an entry without a name. */
 extern const struct behaviour connection_cases[];
+extern const struct behaviour port_cases[];
 extern const struct behaviour accept_cases[];
 extern const struct behaviour message_cases[];
 extern const struct behaviour hot_cases[];
