@@ -382,7 +382,7 @@ int scif_free_dm(void *addr);
  * The pages are locked in memory, on mic devices once for all of an endpoint's
  * windows that show the same range with the same protection. A window shows
  * them even if the memory is unmapped meanwhile. Where no more can be locked, those
- * that are about to be unlocked are waited for, two seconds at most.
+ * that are about to be unlocked, on any endpoint, are waited for, two seconds at most.
  *
  * Return: the window's offset, or SCIF_REGISTER_FAILED.
  * Errors: EINVAL (flags, protection, alignment, length 0), EADDRINUSE (a window

@@ -114,6 +114,8 @@ void scif_endpoint_free(struct scif_endpoint *ep)
 	scif_steer_close(&ep->steer);
 	pthread_mutex_destroy(&ep->lock);
 	pthread_mutex_destroy(&ep->link.lock);
+	if (ep->leaves)
+		atomic_fetch_sub(&scif_process.leaving, 1);
 	scif_table_free(ep);
 }
 

@@ -160,6 +160,7 @@ struct scif_endpoint {
 	atomic_bool dirty;    /* the progress thread shall refresh it */
 	atomic_uint due;      /* what that has to do, or is doing */
 	bool linked;	      /* counts among the table's */
+	bool leaves;	      /* or, later, among those that leave */
 
 	pthread_mutex_t lock;
 	struct rdma_cm_id *holder; /* holds the port, listens */
@@ -222,6 +223,7 @@ struct scif_process {
 	atomic_int connecting; /* those that need the long one */
 	atomic_int mapped;     /* those, too */
 	atomic_int awaited;    /* and what scif_process_await() has counted */
+	atomic_int leaving;    /* endpoints that have ended and are not freed */
 	/* and so do all, where timeouts don't tell of a peer that has gone */
 	atomic_bool patient;
 };

@@ -250,8 +250,11 @@ void scif_table_remove(struct scif_endpoint *ep)
 	ep->linked = false;
 	while (linked && *link != ep)
 		link = &(*link)->next;
-	if (linked)
+	if (linked) {
 		*link = ep->next;
+		ep->leaves = true;
+		atomic_fetch_add(&scif_process.leaving, 1);
+	}
 	ep->next = NULL;
 	for (i = 0; linked && i < slot_count; i++)
 		if (scif_slot_of(i) && atomic_load(&scif_slot_of(i)->ep) == ep)

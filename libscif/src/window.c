@@ -177,7 +177,7 @@ void scif_window_put_region(struct scif_rma *rma, struct scif_region *region)
 }
 
 /* With closing windows, unless the peer has them mapped, or copies' regions. */
-static bool something_ends(struct scif_rma *rma)
+static bool has_ending(struct scif_rma *rma)
 {
 	const struct scif_closing *closing;
 	bool ends;
@@ -195,6 +195,27 @@ static bool something_ends(struct scif_rma *rma)
 	return ends || atomic_load(&rma->ending);
 }
 
+/*
+ * Is memory of any endpoint about to be unlocked? What can be, is. One that was closed
+ * while something was mapped keeps the rest for long.
+ */
+static bool something_ends(void)
+{
+	struct scif_endpoint *ep;
+	bool ends = false;
+	int state;
+
+	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
+		state = scif_state(ep);
+		if (state != SCIF_CONNECTED && state != SCIF_DISCONNECTED)
+			continue;
+		ends = ends || has_ending(ep->rma);
+		scif_queue_poll(ep);
+		scif_windows_settle(ep);
+	}
+	return ends || atomic_load(&scif_process.leaving);
+}
+
 /* What is about to end keeps memory locked; wait for that. */
 static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 				       size_t length, int access)
@@ -202,11 +223,9 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 	unsigned int round = SCIF_SPIN_ROUNDS; /* a try takes long already */
 	uint64_t until = scif_now_ms() + RELEASE_MS;
 	struct scif_region *region;
-	bool ends;
+	bool ends = true; /* nobody has looked */
 
 	for (;;) {
-		/* Before the try: what ends after that may be what it lacked. */
-		ends = something_ends(ep->rma);
 		region = scif_region_new(ep->link.dev, addr, length, access,
 					 true);
 		if (region || errno != ENOMEM || scif_now_ms() >= until)
@@ -216,9 +235,10 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 		errno = ENOMEM;
 		if (!ends)
 			return NULL;
-		scif_queue_poll(ep);
-		scif_windows_settle(ep);
-		scif_relax(round++);
+		/* Before the next try: what ends after that may be what it lacks. */
+		ends = something_ends();
+		if (ends)
+			scif_relax(round++);
 	}
 }
 

@@ -101,6 +101,8 @@ static bool register_fixed(void)
 struct locking {
 	int epd;
 	int other;
+	int second; /* another endpoint */
+	int second_other;
 	uint8_t *mem;
 	bool (*run)(struct locking *locking);
 	bool ok;
@@ -144,19 +146,21 @@ static void *continue_later(void *unused)
 	return unused;
 }
 
-/* The peer takes its time to say that it does not use what was unregistered. */
-static bool lock_released(struct locking *locking)
+/*
+ * The peer of the window at @epd takes its time to say that it does not use what was
+ * unregistered.
+ */
+static bool lock_released_at(struct locking *locking, int epd)
 {
 	const size_t bytes = 12 << 20;
 	pthread_t thread;
 	off_t offset;
 	bool ok;
 
-	offset = scif_register(locking->epd, locking->mem, bytes, 0, RW, 0);
+	offset = scif_register(epd, locking->mem, bytes, 0, RW, 0);
 	ok = check(offset > 0, "12 MiB of 16: %s", strerror(errno));
 	peer_stop();
-	ok = succeeds(scif_unregister(locking->epd, offset, bytes), 0,
-		      "unregister") &&
+	ok = succeeds(scif_unregister(epd, offset, bytes), 0, "unregister") &&
 	     ok;
 	pthread_create(&thread, NULL, continue_later, NULL);
 	offset = scif_register(locking->epd, locking->mem + (32 << 20), bytes,
@@ -164,6 +168,16 @@ static bool lock_released(struct locking *locking)
 	ok = check(offset > 0, "12 MiB more: %s", strerror(errno)) && ok;
 	pthread_join(thread, NULL);
 	return ok;
+}
+
+static bool lock_released(struct locking *locking)
+{
+	return lock_released_at(locking, locking->epd);
+}
+
+static bool lock_released_elsewhere(struct locking *locking)
+{
+	return lock_released_at(locking, locking->second);
 }
 
 /* A thread of its own, which loses the capability that lifts the limit. */
@@ -250,6 +264,7 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	pthread_t thread;
 
 	connect_pair(&locking.epd, &locking.other);
+	connect_pair(&locking.second, &locking.second_other);
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	small = limit;
 	/* 16 MiB, beside what has not been released yet. */
@@ -262,6 +277,7 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	pthread_join(thread, NULL);
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 	close_pair(locking.epd, locking.other);
+	close_pair(locking.second, locking.second_other);
 	munmap(locking.mem, 64 << 20);
 	return locking.ok;
 }
@@ -312,6 +328,11 @@ static bool register_released(void)
 {
 	/* A peer on another machine would stop for good. */
 	return getenv("SCIF_TEST_PEER") || with_limit(lock_released);
+}
+
+static bool register_released_elsewhere(void)
+{
+	return getenv("SCIF_TEST_PEER") || with_limit(lock_released_elsewhere);
 }
 
 static bool copies_over_limit(void)
@@ -535,5 +556,7 @@ const struct behaviour watched_cases[] = {
 	{ 36, "register after a copy that nobody waited for",
 	  register_after_copy },
 	{ 36, "register what a peer is about to let go of", register_released },
+	{ 36, "register what a peer of another endpoint lets go of",
+	  register_released_elsewhere },
 	{ 0, NULL, NULL }
 };
