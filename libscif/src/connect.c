@@ -364,6 +364,33 @@ int scif_connect_wait(struct scif_endpoint *ep, scif_epd_t epd)
 	return 0;
 }
 
+/* Does the node's address answer, or is it not known? Waits for that. */
+static bool answers(const struct scif_node *node)
+{
+	struct sockaddr_storage address = node->address;
+	struct rdma_cm_id *id;
+	bool is_there;
+
+	/* An id with events of its own, for which rdma_cm waits itself. */
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return true;
+	is_there = bind_source(id) ||
+		   !rdma_resolve_addr(id, NULL, (struct sockaddr *)&address,
+				      SCIF_RESOLVE_MS);
+	rdma_destroy_id(id);
+	return is_there;
+}
+
+/* Port 0: nobody has it, but a node that is unknown or dead is told first. */
+static int refuse_no_port(const struct scif_node *node, scif_epd_t epd)
+{
+	if (!scif_is_there(node))
+		return ENODEV;
+	if (node->device[0] || fcntl(epd, F_GETFL) & O_NONBLOCK)
+		return EINVAL;
+	return answers(node) ? EINVAL : ENODEV;
+}
+
 static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 		      const struct scif_port_id *dst)
 {
@@ -375,9 +402,8 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 	node = scif_node(dst->node);
 	if (!node)
 		return ENODEV;
-	/* A dead node is told first; with a port, the attempt tells. */
 	if (!dst->port)
-		return scif_is_there(node) ? EINVAL : ENODEV;
+		return refuse_no_port(node, epd);
 	pthread_mutex_lock(&ep->lock);
 	state = scif_state(ep);
 	err = result(ep, epd);

@@ -78,7 +78,23 @@ static bool range_used_up(void)
 	return ok;
 }
 
+static bool port_zero_of_the_dead(void)
+{
+	/* It has an address where nobody is. */
+	struct scif_port_id port = { 998, 0 };
+	int epd = scif_open();
+	bool ok = fails(scif_connect(epd, &port), ENODEV, "a dead node");
+
+	port.node = own_node;
+	ok = fails(scif_connect(epd, &port), EINVAL, "one's own") && ok;
+	port.node = peer_node;
+	ok = fails(scif_connect(epd, &port), EINVAL, "the peer's") && ok;
+	scif_close(epd);
+	return ok;
+}
+
 const struct behaviour port_cases[] = {
 	{ 6, "port 0: when the kernel has none left", range_used_up },
+	{ 11, "port 0 of a dead node: ENODEV", port_zero_of_the_dead },
 	{ 0, NULL, NULL }
 };
