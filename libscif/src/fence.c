@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 /*
  * Fences. A mark is the count of requests posted so far, one's own or, asked
- * for, the peer's; bit 30 tells which.
+ * for, the peer's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 
+#include "marks.h"
 #include "rma.h"
 
-#define MARK_PEER (1 << 30)
-#define MARK_COUNT (MARK_PEER - 1)
-
 enum { SIGNAL_BYTES = 8 };
-
-/* As a mark: never 0, and of the last 2^30 only. */
-static int to_mark(uint64_t posted, int kind)
-{
-	return (int)((posted + 1) & MARK_COUNT) | kind;
-}
-
-/* The count behind a mark, which is at most @most; false if there is none. */
-static bool from_mark(int mark, uint64_t most, uint64_t *posted)
-{
-	uint64_t back = ((most + 1) - (uint64_t)mark) & MARK_COUNT;
-
-	/* Half of the numbers are the past, the other half is not yet. */
-	if (mark < 0 || back > most || back > MARK_COUNT / 2)
-		return false;
-	*posted = most - back;
-	return true;
-}
 
 static int ask_posted(struct scif_endpoint *ep, uint64_t *posted)
 {
@@ -52,12 +32,12 @@ static int do_mark(struct scif_endpoint *ep, int flags, int *mark)
 	int err;
 
 	if (flags == SCIF_FENCE_INIT_SELF) {
-		*mark = to_mark(scif_queue_posted(ep->rma), 0);
+		*mark = scif_to_mark(scif_queue_posted(ep->rma), 0);
 		return 0;
 	}
 	err = ask_posted(ep, &posted);
 	if (!err)
-		*mark = to_mark(posted, MARK_PEER);
+		*mark = scif_to_mark(posted, SCIF_MARK_PEER);
 	return err;
 }
 
@@ -88,7 +68,7 @@ static int wait_peer(struct scif_endpoint *ep, int mark)
 	pthread_mutex_lock(&ep->rma->reply_lock);
 	most = ep->rma->peer_marked;
 	pthread_mutex_unlock(&ep->rma->reply_lock);
-	if (!from_mark(mark & ~MARK_PEER, most, &posted))
+	if (!scif_from_mark(mark & ~SCIF_MARK_PEER, most, &posted))
 		return EINVAL;
 	message.args[0] = posted;
 	return scif_call(ep, &message, &reply);
@@ -98,9 +78,9 @@ static int do_wait(struct scif_endpoint *ep, int mark)
 {
 	uint64_t posted;
 
-	if (mark > 0 && mark & MARK_PEER)
+	if (mark > 0 && mark & SCIF_MARK_PEER)
 		return wait_peer(ep, mark);
-	if (!from_mark(mark, scif_queue_posted(ep->rma), &posted))
+	if (!scif_from_mark(mark, scif_queue_posted(ep->rma), &posted))
 		return EINVAL;
 	return scif_queue_wait(ep, posted);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "../src/marks.h"
 #include "behaviour.h"
 #include "clock.h"
 #include "peer.h"
@@ -315,6 +316,35 @@ static bool unknown_marks(void)
 	return ok;
 }
 
+static bool means(int mark, uint64_t most, uint64_t expected)
+{
+	uint64_t posted = 0;
+
+	return check(scif_from_mark(mark, most, &posted), "0x%x is no mark",
+		     mark) &&
+	       check(posted == expected, "0x%x is %llu, not %llu", mark,
+		     (unsigned long long)posted, (unsigned long long)expected);
+}
+
+/* There are too many requests between to make them. */
+static bool old_marks(void)
+{
+	const uint64_t much = 1ULL << 29, all = 1ULL << 30;
+	uint64_t posted;
+
+	return means(scif_to_mark(5, 0), 5, 5) &&
+	       means(scif_to_mark(5, 0), much + 5, 5) &&
+	       means(scif_to_mark(5, 0), much + 6, 5) &&
+	       means(scif_to_mark(5, 0), all - 2, 5) &&
+	       means(scif_to_mark(5, 0), all + 4, 5) &&
+	       means(scif_to_mark(all + 5, 0), 2 * all + 4, all + 5) &&
+	       check(!scif_from_mark(scif_to_mark(7, 0), 6, &posted),
+		     "one that is not yet") &&
+	       check(!scif_from_mark(scif_to_mark(much + 7, 0), much + 6,
+				     &posted),
+		     "one that is not yet, later");
+}
+
 const struct behaviour fence_cases[] = {
 	{ 50, "flags and alignment: EINVAL after the state", arguments },
 	{ 51, "signals need a window to write", signal_windows },
@@ -324,5 +354,6 @@ const struct behaviour fence_cases[] = {
 	{ 52, "marks of one's own copies", own_marks },
 	{ 52, "marks of the peer's copies", peer_marks },
 	{ 53, "unknown marks: EINVAL", unknown_marks },
+	{ 53, "old marks: they are done", old_marks },
 	{ 0, NULL, NULL }
 };
