@@ -151,38 +151,6 @@ void scif_process_kick(void)
 		return; /* It is awake anyway. */
 }
 
-void scif_process_tick(void)
-{
-	if (!atomic_fetch_add(&scif_process.hot, 1))
-		scif_process_kick();
-}
-
-void scif_process_untick(void)
-{
-	atomic_fetch_sub(&scif_process.hot, 1);
-}
-
-void scif_process_await(_Atomic uint64_t *since)
-{
-	if (!atomic_exchange(since, scif_now_ms()) &&
-	    !atomic_fetch_add(&scif_process.awaited, 1))
-		scif_process_kick();
-}
-
-void scif_process_had(_Atomic uint64_t *since)
-{
-	if (atomic_exchange(since, 0))
-		atomic_fetch_sub(&scif_process.awaited, 1);
-}
-
-void scif_process_still(_Atomic uint64_t *since)
-{
-	uint64_t now = scif_now_ms(), before = atomic_load(since);
-
-	while (before && !atomic_compare_exchange_weak(since, &before, now))
-		;
-}
-
 /* With the connections' lock: whom an event is for. */
 static struct scif_endpoint *owner_of(const struct rdma_cm_event *event)
 {
