@@ -61,7 +61,7 @@ void scif_pending_clear(struct scif_endpoint *listener)
 	pthread_mutex_unlock(&listener->lock);
 	for (; list; list = next) {
 		next = list->next;
-		rdma_destroy_id(list->id);
+		scif_end_id(list->id);
 		free(list);
 	}
 }
@@ -88,7 +88,7 @@ static void put_back(struct scif_endpoint *listener,
 	pthread_mutex_lock(&listener->lock);
 	if (scif_state(listener) != SCIF_LISTENING) {
 		pthread_mutex_unlock(&listener->lock);
-		rdma_destroy_id(pending->id);
+		scif_end_id(pending->id);
 		free(pending);
 		return;
 	}

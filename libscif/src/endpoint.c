@@ -119,6 +119,17 @@ void scif_endpoint_free(struct scif_endpoint *ep)
 	scif_table_free(ep);
 }
 
+/*
+ * rdma_cm tells the peer nothing, as this process has changed its credentials. Nor has it
+ * anything for the thread for connections, which may wait here.
+ */
+static void say_end(struct scif_endpoint *ep)
+{
+	const struct scif_message message = { .type = SCIF_END };
+
+	scif_link_send(&ep->link, &message); /* or it has gone, too */
+}
+
 /* The descriptor is closed: let go of everything that others can see. */
 void scif_endpoint_shutdown(struct scif_endpoint *ep)
 {
@@ -139,11 +150,12 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 		scif_process_untick();
 	scif_chill(ep);
 	if (ep->link.id && state >= SCIF_CONNECTED) {
-		rdma_disconnect(ep->link.id);
+		if (!scif_end_connection(ep->link.id))
+			say_end(ep);
 		scif_link_break(&ep->link, !atomic_load(&ep->maps));
 	}
 	if (holder)
-		rdma_destroy_id(holder);
+		scif_end_id(holder);
 	scif_pending_clear(ep);
 	atomic_store(&ep->ended, true);
 	scif_refresh(ep, -1); /* wakes those who wait */

@@ -5,8 +5,8 @@
  * Locks, in the order they are taken: an endpoint's turn to send or to receive,
  * its lock, its steer's lock or those for windows and copies (rma.h), its link's
  * lock, the process's lock; that of kept regions, then that of allocated memory.
- * With the others nothing else is taken: those of the table, of rdma_cm's events, of
- * mappings and of nodes.
+ * With the others nothing else is taken: those of the table, of rdma_cm's events and of
+ * what ends there, of mappings and of nodes.
  */
 #ifndef SCIF_INTERNAL_H
 #define SCIF_INTERNAL_H
@@ -252,11 +252,23 @@ void scif_refresh_soon(struct scif_endpoint *ep);
  */
 void scif_process_go_on(struct scif_endpoint *ep);
 int scif_watch_endpoint(struct scif_endpoint *ep);
+int scif_watch_ending(int fd);
 uint64_t scif_now_ms(void);
 /* Not the program's rand(), which it may have seeded, or count on. */
 uint32_t scif_random(void);
 /* The device of @ctx, or NULL with errno. */
 struct scif_device *scif_device_get(struct ibv_context *ctx);
+
+/* ending.c */
+/* End a connection; false, and it is as before, if nobody in this process may. */
+bool scif_end_connection(struct rdma_cm_id *id);
+/* Free an id; what can't be freed is nobody's from then on. */
+void scif_end_id(struct rdma_cm_id *id);
+/* This thread is the one for connections; and one has left it something to end. */
+void scif_ending_here(void);
+void scif_ending_event(void);
+/* In the child of a fork. */
+void scif_ending_abandon(void);
 
 /* table.c: endpoints by descriptor. */
 

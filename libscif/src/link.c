@@ -193,7 +193,7 @@ void scif_link_close(struct scif_link *link)
 	if (link->local)
 		munmap(link->local, sizeof(*link->local));
 	if (link->id)
-		rdma_destroy_id(link->id);
+		scif_end_id(link->id);
 	memset(link, 0, offsetof(struct scif_link, lock));
 }
 

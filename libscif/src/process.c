@@ -35,7 +35,7 @@ enum {
 enum { DUE_EVENT = 1, DUE_TICK = 2, BUSY = 4 };
 
 /* What epoll says about a descriptor; endpoints are known by inode. */
-enum { EVENT_KICK = 1, EVENT_CM = 2, EVENT_DEVICE = 3, EVENT_ENDPOINT = 0 };
+enum { EVENT_ENDPOINT, EVENT_KICK, EVENT_CM, EVENT_DEVICE, EVENT_ENDING };
 
 struct scif_process scif_process = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -59,6 +59,11 @@ int scif_watch_endpoint(struct scif_endpoint *ep)
 {
 	return watch(scif_process.epoll_cm, ep->steer.fd, EPOLLET,
 		     ep->inode << 3 | EVENT_ENDPOINT);
+}
+
+int scif_watch_ending(int fd)
+{
+	return watch(scif_process.epoll_cm, fd, EPOLLIN, EVENT_ENDING);
 }
 
 static int set_nonblocking(int fd)
@@ -221,7 +226,7 @@ static void handle_cm_event(void)
 	/* Whoever destroys an id waits for this. */
 	rdma_ack_cm_event(event);
 	if (!keep)
-		rdma_destroy_id(id); /* A peer that waits is told. */
+		scif_end_id(id); /* A peer that waits is told. */
 	if (ep)
 		scif_put(ep);
 }
@@ -385,6 +390,9 @@ static void handle(const struct epoll_event *event)
 	case EVENT_CM:
 		handle_cm_event();
 		break;
+	case EVENT_ENDING:
+		scif_ending_event();
+		break;
 	case EVENT_DEVICE:
 		handle_device((void *)(uintptr_t)(data & ~7ULL), event->events);
 		break;
@@ -422,6 +430,7 @@ static void *connections(void *unused)
 	struct epoll_event event;
 
 	(void)unused;
+	scif_ending_here();
 	for (;;)
 		if (epoll_wait(scif_process.epoll_cm, &event, 1, -1) == 1)
 			handle(&event);
@@ -496,6 +505,7 @@ static void forget(void)
 	pthread_mutex_init(&scif_process.lock, NULL);
 	pthread_mutex_init(&scif_process.cm_lock, NULL);
 	scif_nodes_abandon();
+	scif_ending_abandon();
 	scif_map_abandon();
 	scif_memory_abandon();
 	scif_table_abandon();

@@ -254,6 +254,9 @@ void scif_rma_message(struct scif_endpoint *ep,
 	case SCIF_HEARD:
 		scif_map_heard(ep);
 		break;
+	case SCIF_END:
+		scif_lost(ep);
+		break;
 	default:
 		scif_lost(ep);
 	}

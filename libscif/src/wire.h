@@ -94,7 +94,8 @@ enum scif_message_type {
 	SCIF_RELEASE,
 	SCIF_MAPPED,   /* I map the window args[0]; reply */
 	SCIF_UNMAPPED, /* no longer so many as flags says, in args; SCIF_HEARD */
-	SCIF_HEARD     /* of the one SCIF_UNMAPPED: there may be another */
+	SCIF_HEARD,    /* of the one SCIF_UNMAPPED: there may be another */
+	SCIF_END       /* where rdma_cm cannot say so */
 };
 
 #define SCIF_MESSAGE_ARGS 6

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -233,6 +234,62 @@ static bool early_child_keeps_no_device(void)
 	return ok;
 }
 
+struct closer {
+	int epd;
+	int listener;
+};
+
+/* With other credentials than the library has begun with. */
+static void *close_as_another(void *argument)
+{
+	struct closer *closer = argument;
+
+	setfsuid(1);
+	scif_close(closer->epd);
+	scif_close(closer->listener);
+	return NULL;
+}
+
+static bool closed_as_another(void)
+{
+	struct peer_call call = { .op = PEER_POLL,
+				  .flags = SCIF_POLLIN,
+				  .length = 20000 };
+	struct closer closer = { .listener = bound_endpoint() };
+	pthread_t thread;
+	int next;
+	bool ok;
+
+	connect_pair(&closer.epd, &call.epd);
+	ok = succeeds(scif_listen(closer.listener, 1), 0, "listen");
+	pthread_create(&thread, NULL, close_as_another, &closer);
+	pthread_join(thread, NULL);
+	ok = succeeds(peer_do(&call), 1, "the peer's poll") &&
+	     check(call.flags == SCIF_POLLHUP, "it shows 0x%x", call.flags) &&
+	     ok;
+	next = scif_open();
+	ok = succeeds(scif_bind(next, PORT), PORT, "the port is free") && ok;
+	scif_close(next);
+	peer_op_epd(PEER_CLOSE, call.epd);
+	return ok;
+}
+
+/* Then rdma_cm does nothing for the peer any more. */
+static bool ends_by_another(void)
+{
+	struct peer_call call = { .op = PEER_SETGROUPS };
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	ok = succeeds(peer_do(&call), 0, "setgroups");
+	peer_op_epd(PEER_CLOSE, other);
+	ok = shows(own, POLLHUP) && ok;
+	peer_kill();
+	scif_close(own);
+	return ok;
+}
+
 const struct behaviour closing_cases[] = {
 	{ 56, "a port is free when its endpoint is closed under a call",
 	  port_is_free_of_waiters },
@@ -242,5 +299,12 @@ const struct behaviour closing_cases[] = {
 	  child_keeps_no_copy },
 	{ 56, "a child forked before the first connection keeps no device",
 	  early_child_keeps_no_device },
+	{ 56, "a thread with other credentials closes", closed_as_another },
+	{ 0, NULL, NULL }
+};
+
+/* Where a process that has changed its credentials can post. */
+const struct behaviour credential_cases[] = {
+	{ 56, "the end by who has other credentials: HUP", ends_by_another },
 	{ 0, NULL, NULL }
 };
