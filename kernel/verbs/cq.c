@@ -201,7 +201,9 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 	u32 entries;
 	int err;
 
-	if (!uctx || udata->outlen < sizeof(resp))
+	if (!uctx)
+		return -EOPNOTSUPP;
+	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
 	if (cqe < 1 || cqe > MIC_MAX_CQE)
 		return -EINVAL;

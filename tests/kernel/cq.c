@@ -98,10 +98,23 @@ static int test_reset(struct bench *bench)
 	return n ? -EIO : 0;
 }
 
+/* It keeps its size. */
+static int test_resize(struct bench *bench)
+{
+	int before = bench->cq->cqe, err = ib_resize_cq(bench->cq, 2 * before);
+
+	if (err == -EOPNOTSUPP && bench->cq->cqe == before)
+		return 0;
+	pr_err("%d from resizing, %d elements instead of %d\n", err,
+	       bench->cq->cqe, before);
+	return -EIO;
+}
+
 static const struct test_case tests[] = {
 	{ "settled", test_settled },
 	{ "unarmed", test_unarmed },
 	{ "reset", test_reset },
+	{ "resize", test_resize },
 };
 
 /* --- the bench ---------------------------------------------------------------- */
