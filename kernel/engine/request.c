@@ -134,7 +134,7 @@ static enum ib_wc_status mic_req_start_ud(struct mic_qp *qp)
 			 qp->user ? qp->ibqp->pd : NULL, &req->addr);
 	if (err == -ENOENT)
 		return IB_WC_LOC_QP_OP_ERR;
-	req->homeless = err;
+	req->sgid_gone = err;
 	req->op.dst_qpn = req->wqe.ud.remote_qpn & 0xffffff;
 	/* IBA 10.2.5: a key with the top bit set stands for the QP's own */
 	req->op.qkey = qkey & BIT(31) ? qp->attr.qkey : qkey;

@@ -261,7 +261,7 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	struct mic_node *node;
 	enum mic_ack ack;
 
-	if (qp->req.homeless)
+	if (qp->req.sgid_gone)
 		return MIC_ACK_NONE;
 	if (mic_req_is_mcast(qp)) {
 		mic_mcast_submit(&qp->req.op, qp->dev->ndev);

@@ -104,7 +104,7 @@ enum mic_req_flags {
  * @op: what is asked of the responder
  * @data: the memory of @op
  * @addr: UD: where the current request goes
- * @homeless: UD: the GID it is from is gone; it goes nowhere
+ * @sgid_gone: UD: the device has the GID it is from no more; it goes nowhere
  * @length: bytes in the current message
  * @done: of these, bytes already moved
  * @from: of these, bytes already moved when the message began, or went on after a
@@ -147,7 +147,7 @@ struct mic_req {
 	struct mic_ring ring;
 	bool broken;
 	bool active;
-	bool homeless;
+	bool sgid_gone;
 	bool pending;
 	bool answered;
 	bool held;
