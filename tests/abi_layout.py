@@ -6,21 +6,22 @@ Each structure of the header has a table with the offset and the size of each of
 fields, but for those that are reserved; each number has a row.
 """
 
+import os
 import re
-import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "lib"))
+import layouts  # noqa: E402 pylint: disable=wrong-import-position
 
 DOCUMENT = "Documentation/abi.md"
 INCLUDES = "kernel/include/uapi"
 HEADER = f"{INCLUDES}/rdma/mic-abi.h"
+CODE = """#include <stddef.h>
+#include <stdio.h>
+#include <rdma/mic-abi.h>
+"""
 BYTES = {"u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8}
 FIELD = re.compile(r"(?:(union|struct) \{|\} ?(\w*);|(?:struct )?\w+ (\w+)(?:\[\w+\])?;)")
-
-
-def read(name):
-    with open(name, encoding="utf-8") as file:
-        return file.read()
 
 
 def bodies(header, kind):
@@ -52,16 +53,7 @@ def documented(text):
 
 def compiled(expressions):
     """What the compiler makes of expressions."""
-    lines = "\n".join(f'printf("%llu\\n", (unsigned long long)({one}));'
-                      for one in expressions)
-    code = "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/mic-abi.h>\n" + \
-        f"int main(void) {{ {lines} return 0; }}"
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["cc", f"-I{INCLUDES}", "-x", "c", "-", "-o", f"{folder}/layout"],
-                       input=code, text=True, check=True)
-        out = subprocess.run([f"{folder}/layout"], capture_output=True,
-                             text=True, check=True).stdout
-    return [int(line) for line in out.split()]
+    return layouts.compiled(CODE, expressions, f"-I{INCLUDES}")
 
 
 def size_of(kind):
@@ -101,24 +93,15 @@ def numbers_of(text, header):
             yield f"{name} is {value:#x}"
 
 
-def report(number, name, wrong):
-    print(f"{'not ' if wrong else ''}ok {number} - {name}")
-    for line in wrong:
-        print(f"# {line}")
-    return bool(wrong)
-
-
 def main():
-    text = read(DOCUMENT)
-    header = re.sub(r"/\*.*?\*/", "", read(HEADER), flags=re.S)
+    text = layouts.read(DOCUMENT)
+    header = re.sub(r"/\*.*?\*/", "", layouts.read(HEADER), flags=re.S)
     tables = documented(text)
     results = [(struct, list(compare(struct, declared(body), *tables[struct]))
                 if struct in tables else ["it is not there"])
                for struct, body in bodies(header, "struct")]
     results.append(("numbers", list(numbers_of(text, header))))
-    failed = [report(i + 1, name, wrong) for i, (name, wrong) in enumerate(results)]
-    print(f"1..{len(failed)}")
-    return any(failed)
+    return layouts.report(results)
 
 
 sys.exit(main())

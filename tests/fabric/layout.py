@@ -8,10 +8,12 @@ numbers is compared with what kernel/ivshmem/wire.h says that the enums have, an
 of their names that go through the region must be there.
 """
 
+import os
 import re
-import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../lib"))
+import layouts  # noqa: E402 pylint: disable=wrong-import-position
 
 DOCUMENT = "Documentation/fabric.md"
 HEADER = "kernel/ivshmem/layout.h"
@@ -53,11 +55,6 @@ BITS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 TYPE = re.compile(r"(?:(u\d+)(?:\[(\d+)\])?|(\d+) each)(?: ×(\d+))?$")
 
 
-def read(name):
-    with open(name, encoding="utf-8") as file:
-        return file.read()
-
-
 def part(header, what):
     """What a structure or an enum consists of."""
     return re.search(rf"\n{what} {{\n(.*?)\n}};", header, re.S).group(1)
@@ -65,7 +62,7 @@ def part(header, what):
 
 def gathered():
     """What goes through the region, from all headers that have some of it."""
-    header, op, share = read(HEADER), read(OP), read(SHARE)
+    header, op, share = layouts.read(HEADER), layouts.read(OP), layouts.read(SHARE)
     parts = [f"enum {name} {{\n{part(op, f'enum {name}')}\n}};"
              for name in ENUMS if f"\nenum {name} {{" in op]
     parts.append(f"struct mic_extent {{\n{part(share, 'struct mic_extent')}\n}};")
@@ -108,16 +105,7 @@ def declared(header, struct):
 
 def compiled(header, expressions):
     """What the compiler makes of expressions."""
-    lines = "\n".join(f'printf("%llu\\n", (unsigned long long)({one}));'
-                      for one in expressions)
-    code = PRELUDE + re.sub(r"#include.*", "", header) + \
-        f"int main(void) {{ {lines} return 0; }}"
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["cc", "-x", "c", "-", "-o", f"{folder}/layout"],
-                       input=code, text=True, check=True)
-        out = subprocess.run([f"{folder}/layout"], capture_output=True,
-                             text=True, check=True).stdout
-    return [int(line) for line in out.split()]
+    return layouts.compiled(PRELUDE + re.sub(r"#include.*", "", header), expressions)
 
 
 def compare(header, struct, fields):
@@ -170,7 +158,7 @@ def numbers(text, header):
     said = {name: int(value) for row in rows(text, "#### Numbers", "| field")
             for value, name in re.findall(r"(\d+) `(\w+)`", row[1])}
     held = {name: int(value) for name, value in
-            re.findall(r"static_assert\((\w+) == (\d+)\);", read(WIRE))}
+            re.findall(r"static_assert\((\w+) == (\d+)\);", layouts.read(WIRE))}
     for name in sorted(said.keys() | held.keys()):
         if said.get(name) != held.get(name):
             yield f"{name} is {held.get(name)} in {WIRE}; " \
@@ -186,24 +174,15 @@ def numbers(text, header):
             yield f"{name} is {value}; the document says {said[name]}"
 
 
-def report(number, name, wrong):
-    print(f"{'not ' if wrong else ''}ok {number} - {name}")
-    for line in wrong:
-        print(f"# {line}")
-    return bool(wrong)
-
-
 def main():
-    text = read(DOCUMENT)
+    text = layouts.read(DOCUMENT)
     header = gathered()
     results = [(struct, list(compare(header, struct, documented(text, mark))))
                for mark, struct in TABLES]
     results.append(("numbers in the text",
                     [f"not there: {one}" for one in constants(text, header)]))
     results.append(("numbers with a name", list(numbers(text, header))))
-    failed = [report(i + 1, name, wrong) for i, (name, wrong) in enumerate(results)]
-    print(f"1..{len(failed)}")
-    return any(failed)
+    return layouts.report(results)
 
 
 sys.exit(main())

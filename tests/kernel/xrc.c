@@ -79,47 +79,51 @@ static int test_queues(struct bench *bench)
 	       expect_number("target", side_state(&bench->far), IB_QPS_RTS);
 }
 
-/* What needs no peer works, and what waits for one is flushed. */
-static int test_local(struct bench *bench)
+/* A region of the initiator's, and what registers it; the caller deregisters it. */
+static int prepare_region(struct bench *bench, struct ib_reg_wr *reg)
 {
 	struct ib_mr *mr = ib_alloc_mr(bench->near.pd, IB_MR_TYPE_MEM_REG, 1);
-	struct ib_send_wr invalidate = { .opcode = IB_WR_LOCAL_INV };
-	struct ib_send_wr send = { .opcode = IB_WR_SEND };
-	struct ib_reg_wr reg = {
-		.wr = { .opcode = IB_WR_REG_MR },
-		.mr = mr,
-		.access = IB_ACCESS_REMOTE_READ,
-	};
-	int err;
 
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
-	reg.key = mr->rkey;
-	invalidate.ex.invalidate_rkey = mr->rkey;
+	*reg = (struct ib_reg_wr) {
+		.wr = { .opcode = IB_WR_REG_MR },
+		.mr = mr,
+		.key = mr->rkey,
+		.access = IB_ACCESS_REMOTE_READ,
+	};
+	return 0;
+}
+
+/* What needs no peer works, and what waits for one is flushed. */
+static int test_local(struct bench *bench)
+{
+	struct ib_send_wr invalidate = { .opcode = IB_WR_LOCAL_INV };
+	struct ib_send_wr send = { .opcode = IB_WR_SEND };
+	struct ib_reg_wr reg;
+	int err = prepare_region(bench, &reg);
+
+	if (err)
+		return err;
+	invalidate.ex.invalidate_rkey = reg.key;
 	err = side_execute(&bench->near, &reg.wr) ?:
 	      side_execute(&bench->near, &invalidate) ?:
 	      side_set_state(&bench->near, IB_QPS_ERR) ?:
 	      ib_post_send(bench->near.qp, &send, NULL) ?:
 	      expect(&bench->near, IB_WC_WR_FLUSH_ERR);
-	ib_dereg_mr(mr);
+	ib_dereg_mr(reg.mr);
 	return err;
 }
 
 /* What is refused without a peer ends the initiator, and its target does not know. */
 static int test_unbound(struct bench *bench)
 {
-	struct ib_mr *mr = ib_alloc_mr(bench->near.pd, IB_MR_TYPE_MEM_REG, 1);
 	struct ib_send_wr late = { .opcode = IB_WR_SEND };
-	struct ib_reg_wr reg = {
-		.wr = { .opcode = IB_WR_REG_MR },
-		.mr = mr,
-		.access = IB_ACCESS_REMOTE_READ,
-	};
-	int err;
+	struct ib_reg_wr reg;
+	int err = prepare_region(bench, &reg);
 
-	if (IS_ERR(mr))
-		return PTR_ERR(mr);
-	reg.key = mr->rkey;
+	if (err)
+		return err;
 	err = side_execute(&bench->near, &reg.wr);
 	reg.wr.next = &late;
 	err = err ?: ib_post_send(bench->near.qp, &reg.wr, NULL) ?:
@@ -127,7 +131,7 @@ static int test_unbound(struct bench *bench)
 	      expect(&bench->near, IB_WC_WR_FLUSH_ERR) ?:
 	      expect_number("initiator", side_state(&bench->near), IB_QPS_ERR) ?:
 	      expect_number("target", side_state(&bench->far), IB_QPS_RTS);
-	ib_dereg_mr(mr);
+	ib_dereg_mr(reg.mr);
 	return err;
 }
 
