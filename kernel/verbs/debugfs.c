@@ -2,9 +2,9 @@
 /*
  * State for those who debug: /sys/kernel/debug/ib_mic/DEVICE/{qps,mkeys,windows}.
  *
- * Nothing here takes a lock of the engine, so the files can be read when it is
- * stuck, and reading them changes nothing; windows are listed under the lock of
- * their lists, under which nothing waits. The price: a value is true by
+ * Nothing here waits for a lock of the engine, so the files can be read when it
+ * is stuck, and reading them changes nothing; windows are listed under the lock
+ * of their lists, under which nothing waits. The price: a value is true by
  * itself, two of them need not fit. A QP is held while its own lines are
  * formatted and no longer; what waits to destroy it waits that long.
  *
@@ -129,6 +129,23 @@ static void mic_show_ring(struct seq_file *m, const char *name,
 		   broken ? " broken" : "");
 }
 
+/*
+ * Of all queue pairs that have it, each shows it. It can't be destroyed before
+ * they are. An XRC target's is another one with each message: left out.
+ */
+static void mic_show_srq(struct seq_file *m, struct mic_srq *srq)
+{
+	struct mic_srq_view view;
+
+	if (!mic_srq_try_look(srq, &view)) {
+		seq_puts(m, "  srq busy\n");
+		return;
+	}
+	seq_printf(m, "  srq entries %u producer %u consumer %u limit %u%s\n",
+		   view.entries, view.producer, view.consumer, view.limit,
+		   view.broken ? " broken" : "");
+}
+
 static void mic_show_request(struct seq_file *m, const struct mic_qp *qp)
 {
 	const struct mic_req *req = &qp->req;
@@ -164,6 +181,8 @@ static void mic_show_qp(struct seq_file *m, const struct mic_qp *qp)
 	mic_show_peer(m, qp);
 	mic_show_ring(m, "sq", &qp->req.ring, READ_ONCE(qp->req.broken));
 	mic_show_ring(m, "rq", &qp->resp.ring, READ_ONCE(qp->resp.broken));
+	if (qp->srq && qp->type != IB_QPT_XRC_TGT)
+		mic_show_srq(m, qp->srq);
 	if (qp->req.ring.ctl)
 		mic_show_request(m, qp);
 	mic_show_responder(m, qp);

@@ -225,34 +225,6 @@ int mic_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return err;
 }
 
-struct mic_srq_view {
-	u32 entries;
-	u32 producer;
-	u32 consumer;
-	u32 limit;
-	bool broken;
-};
-
-/* Under the lock, for modify_srq exchanges the ring, and destroy_srq frees it. */
-static bool mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view)
-{
-	const struct mic_ring *ring = &srq->ring;
-	unsigned long flags;
-	bool there;
-
-	spin_lock_irqsave(&srq->lock, flags);
-	there = ring->ctl;
-	if (there) {
-		view->entries = ring->info.entries;
-		view->producer = READ_ONCE(ring->ctl->producer);
-		view->consumer = ring->consumer;
-		view->limit = srq->limit;
-		view->broken = srq->broken;
-	}
-	spin_unlock_irqrestore(&srq->lock, flags);
-	return there;
-}
-
 static int mic_put_srq(struct sk_buff *msg, const struct mic_srq_view *view)
 {
 	return rdma_nl_put_driver_u32(msg, "entries", view->entries) ?:

@@ -275,6 +275,59 @@ int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 	return 0;
 }
 
+/* Under the lock, for modify_srq exchanges the ring, and destroy_srq frees it. */
+static bool mic_srq_look_locked(const struct mic_srq *srq,
+				struct mic_srq_view *view)
+{
+	const struct mic_ring *ring = &srq->ring;
+
+	if (!ring->ctl)
+		return false;
+	view->entries = ring->info.entries;
+	view->producer = READ_ONCE(ring->ctl->producer);
+	view->consumer = ring->consumer;
+	view->limit = srq->limit;
+	view->broken = srq->broken;
+	return true;
+}
+
+/**
+ * mic_srq_look - what is in a shared receive queue
+ * @srq: queue
+ * @view: out
+ *
+ * Return: false if it has been destroyed.
+ */
+bool mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view)
+{
+	unsigned long flags;
+	bool there;
+
+	spin_lock_irqsave(&srq->lock, flags);
+	there = mic_srq_look_locked(srq, view);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return there;
+}
+
+/**
+ * mic_srq_try_look - the same, without waiting for who works on it
+ * @srq: queue
+ * @view: out
+ *
+ * Return: false if its lock is held, or if it has been destroyed.
+ */
+bool mic_srq_try_look(struct mic_srq *srq, struct mic_srq_view *view)
+{
+	unsigned long flags;
+	bool there;
+
+	if (!spin_trylock_irqsave(&srq->lock, flags))
+		return false;
+	there = mic_srq_look_locked(srq, view);
+	spin_unlock_irqrestore(&srq->lock, flags);
+	return there;
+}
+
 static void mic_srq_event(struct mic_srq *srq, enum ib_event_type type)
 {
 	struct ib_event event = {

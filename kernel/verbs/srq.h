@@ -46,6 +46,22 @@ struct mic_srq {
 	struct mic_xrc_entry *xrc;
 };
 
+/**
+ * struct mic_srq_view - a shared receive queue as it was at one moment
+ * @entries: elements of the ring
+ * @producer: receives posted, modulo 2^32; as user space says
+ * @consumer: receives taken, modulo 2^32
+ * @limit: an event is due when fewer receives are left; 0 if none is due
+ * @broken: the indices made no sense
+ */
+struct mic_srq_view {
+	u32 entries;
+	u32 producer;
+	u32 consumer;
+	u32 limit;
+	bool broken;
+};
+
 static inline struct mic_srq *to_mic_srq(struct ib_srq *ibsrq)
 {
 	return container_of(ibsrq, struct mic_srq, ibsrq);
@@ -59,6 +75,9 @@ int mic_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int mic_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
 int mic_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		      const struct ib_recv_wr **bad_wr);
+
+bool mic_srq_look(struct mic_srq *srq, struct mic_srq_view *view);
+bool mic_srq_try_look(struct mic_srq *srq, struct mic_srq_view *view);
 
 /* The protection domain remote keys have to be of. */
 static inline struct ib_pd *mic_qp_pd(const struct mic_qp *qp)

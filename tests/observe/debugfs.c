@@ -99,6 +99,54 @@ static bool qp_shown(struct setup *setup)
 			 (0xfffff0 + 3) & 0xffffff);
 }
 
+/* Five receives at @b, and an event when fewer than two are left. */
+static struct ibv_srq *shared_queue(struct setup *setup)
+{
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 100,
+						    .max_sge = 1 } };
+	struct ibv_srq_attr attr = { .srq_limit = 2 };
+	struct ibv_sge sge = region_sge(&setup->b_mem, RECEIVE_OFFSET,
+					RECEIVE_BYTES);
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_srq *srq = ibv_create_srq(setup->b_dev.pd, &init);
+	int i;
+
+	if (!srq || ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT))
+		bail("no shared receive queue: %s", strerror(errno));
+	for (i = 0; i < 5; i++)
+		tap_must(!ibv_post_srq_recv(srq, &wr, &bad),
+			 "ibv_post_srq_recv fails");
+	return srq;
+}
+
+/* Two of the five are taken. */
+static bool shared_queue_shown(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint own_a = setup->a, own_b = setup->b;
+	struct block block;
+	const char *line;
+	bool ok;
+
+	endpoint_create(&setup->a, &setup->a_dev, &options);
+	options.srq = shared_queue(setup);
+	endpoint_create(&setup->b, &setup->b_dev, &options);
+	pair_connect(&setup->a, &setup->b);
+	ok = request_ends(setup, IBV_WR_SEND, 64, IBV_WC_SUCCESS) &&
+	     request_ends(setup, IBV_WR_SEND, 64, IBV_WC_SUCCESS) &&
+	     read_block(setup->b_dev.name, setup->b.qp->qp_num, &block);
+	line = ok ? line_of(&block, "srq") : "";
+	ok = ok && number_is(line, "entries", 128) &&
+	     number_is(line, "producer", 5) && number_is(line, "consumer", 2) &&
+	     number_is(line, "limit", 2) &&
+	     check(!*line_of(&block, "rq"), "it has a queue of its own, too");
+	pair_destroy(&setup->a, &setup->b);
+	tap_must(!ibv_destroy_srq(options.srq), "ibv_destroy_srq fails");
+	setup->a = own_a;
+	setup->b = own_b;
+	return ok;
+}
+
 /* It waits for a receive of its peer for 0.7 s, and starts over. */
 static bool wait_shown(struct setup *setup)
 {
@@ -336,6 +384,7 @@ void test_debugfs(struct setup *setup)
 		    &options);
 	tap_ok(qp_shown(setup), "debugfs: a queue pair and its queues");
 	tap_ok(wait_shown(setup), "debugfs: a queue pair that waits");
+	tap_ok(shared_queue_shown(setup), "debugfs: a shared receive queue");
 	tap_ok(datagrams_shown(setup), "debugfs: a datagram queue pair");
 	tap_ok(target_shown(setup), "debugfs: an XRC target");
 	tap_ok(management_shown(setup), "debugfs: the management queue pair");
