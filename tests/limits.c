@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "idle_memory.h"
 #include "measure.h"
 #include "memory.h"
 #include "pattern.h"
@@ -505,52 +506,10 @@ static bool moderation(void)
 	return check(!ibv_destroy_cq(cq), "ibv_destroy_cq fails") && ok;
 }
 
-/* --- memory of queue pairs --------------------------------------------------- */
-
-enum { IDLE_QPS = 2000, IDLE_BYTES = 8192 };
-
-/* What isn't in the queues' own pages, which are no slab. */
-static long kernel_kb(void)
-{
-	return meminfo_kb("Slab") + meminfo_kb("PageTables") +
-	       meminfo_kb("KernelStack") + meminfo_kb("Percpu");
-}
-
-static bool idle_memory_of(uint32_t sges)
-{
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct endpoint *eps = calloc(IDLE_QPS, sizeof(*eps));
-	long before, bytes, free_before;
-	unsigned int i, n;
-
-	if (!eps)
-		bail("no memory");
-	options.sges = sges;
-	options.send_cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
-	options.recv_cq = options.send_cq;
-	/* the first ones fill what was left over in slabs */
-	for (n = 0; n < 100; n++)
-		endpoint_create(&eps[n], &setup.a_dev, &options);
-	before = kernel_kb();
-	free_before = meminfo_kb("MemFree");
-	for (; n < IDLE_QPS; n++)
-		endpoint_create(&eps[n], &setup.a_dev, &options);
-	bytes = (kernel_kb() - before) * 1024 / (IDLE_QPS - 100);
-	tap_note(
-		"%ld bytes of kernel memory for an idle RC queue pair of %u requests of %u SGEs each way, beside its queues; %ld bytes of free memory went for each",
-		bytes, options.depth, options.sges,
-		(free_before - meminfo_kb("MemFree")) * 1024 /
-			(IDLE_QPS - 100));
-	for (i = 0; i < n; i++)
-		endpoint_destroy(&eps[i]);
-	tap_must(!ibv_destroy_cq(options.send_cq), "ibv_destroy_cq fails");
-	free(eps);
-	return check(bytes > 0 && bytes <= IDLE_BYTES, "%ld bytes", bytes);
-}
-
 static bool idle_memory(void)
 {
-	return idle_memory_of(1) && idle_memory_of(LEAST_SGE);
+	return idle_memory_is_small(&setup, 1) &&
+	       idle_memory_is_small(&setup, LEAST_SGE);
 }
 
 /* ---------------------------------------------------------------------------- */
