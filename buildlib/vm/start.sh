@@ -133,31 +133,46 @@ kernel_arguments() {
 
 # take_slot: wait until a pair of cores is free, in the order of coming. A VM's
 # processors poll; two VMs on the same cores make each other miss deadlines. Who
-# starts some that bear it says in $MIC_VM_SLOTS how many may be at once. A ticket is
+# starts some that bear it says in $MIC_VM_SLOTS how many may be at once; where there
+# is one pair of cores these share the company, and one that does not bear it, of
+# another clone perhaps, has it alone. A ticket is
 # a file that its owner keeps locked: one that can be locked was left behind.
 take_slot() {
 	local slots=$(($(nproc) / 2)) dir=${TMPDIR:-/tmp} i said='' ticket
+	local company=--shared
 
-	[ "${MIC_VM_SLOTS:-0}" -le "$slots" ] || slots=$MIC_VM_SLOTS
+	[ "$slots" -gt 1 ] || slots=1 company=--exclusive
+	if [ "${MIC_VM_SLOTS:-0}" -gt "$slots" ]; then
+		slots=$MIC_VM_SLOTS company=--shared
+	fi
 	mkdir -m 1777 "$dir/mic-vm-queue" 2>/dev/null || [ -d "$dir/mic-vm-queue" ]
 	ticket=$dir/mic-vm-queue/$(date +%s%N)-$$
 	exec {ticket_fd}>"$ticket"
 	flock "$ticket_fd"
 	while true; do
-		for ((i = 0; i < slots || i == 0; i++)); do
-			[ -e "$dir/mic-vm-slot-$i" ] || : >"$dir/mic-vm-slot-$i"
-			exec {slot}<"$dir/mic-vm-slot-$i"
-			if is_first "$ticket" && flock -n "$slot"; then
+		for ((i = 0; i < slots; i++)); do
+			if is_first "$ticket" &&
+				lock_slot "$company" "$dir/mic-vm-company" \
+					"$dir/mic-vm-slot-$i"; then
 				rm -f "$ticket"
 				exec {ticket_fd}>&-
 				return 0
 			fi
-			exec {slot}<&-
 		done
 		[ -n "$said" ] || say "waiting for another VM of this machine to end"
 		said=1
 		sleep 1
 	done
+}
+
+# lock_slot KIND COMPANY SLOT: both files, until this script ends; or neither.
+lock_slot() {
+	[ -e "$2" ] || : >"$2"
+	[ -e "$3" ] || : >"$3"
+	exec {company_fd}<"$2" {slot}<"$3"
+	! flock -n "$1" "$company_fd" || ! flock -n "$slot" || return 0
+	exec {company_fd}<&- {slot}<&-
+	return 1
 }
 
 # is_first TICKET: does nobody wait who came before?
