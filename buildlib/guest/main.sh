@@ -148,8 +148,13 @@ heartbeat() {
 
 say_ready() {
 	echo "The tree is $TREE, its changes stay in here except in $OUT_DIR."
-	[ -z "$MODULES" ] ||
+	if [ "$NODES" -gt 1 ]; then
+		echo "./run on K COMMAND runs it on node K, 0 to $((NODES - 1)); this is node 0."
+		[ -z "$MODULES" ] ||
+			echo "mic0 of node K is on micnet0 10.80.0.(K + 1)."
+	elif [ -n "$MODULES" ]; then
 		echo "mic0 is on mic-eth0 10.77.0.1, mic1 on mic-eth1 10.77.0.2."
+	fi
 	echo "To end the VM: exit"
 }
 
