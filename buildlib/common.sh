@@ -4,7 +4,6 @@
 
 TREE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$TREE/build
-CACHE=${MIC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mic}
 VERB=$(basename "$0" .sh)
 export LC_ALL=C.UTF-8
 # A user's PATH has no modprobe, no ip and no tc.
@@ -26,14 +25,24 @@ show_help() {
 	sed -n '/^# ---/,/^# ---/{/^# ---/d;s/^# \{0,1\}//;p}' "$0"
 }
 
-# The kernel's build takes a folder with a space in its name for two, and QEMU one with
-# a comma.
-case $TREE$CACHE in
-*[!A-Za-z0-9/._@+~-]*)
-	die "the name of a folder has characters that kernel builds or QEMU can't have: $TREE, $CACHE" \
-		"use folders with letters, digits and /._@+~- only (the second is \$MIC_CACHE)"
-	;;
-esac
+[ -n "${MIC_CACHE:-}${XDG_CACHE_HOME:-}${HOME:-}" ] ||
+	die "there is no folder for the cache, as HOME is not set" \
+		"set HOME, or MIC_CACHE to a folder"
+CACHE=${MIC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mic}
+
+# usable_folder FOLDER WHICH: the kernel's build takes a folder with a space in its name
+# for two, and QEMU one with a comma.
+usable_folder() {
+	case $1 in
+	*[!A-Za-z0-9/._@+~-]*)
+		die "the name of $2 has characters that kernel builds or QEMU can't have: $1" \
+			"use one with letters, digits and /._@+~- only"
+		;;
+	esac
+}
+
+usable_folder "$TREE" "the tree's folder"
+usable_folder "$CACHE" "the cache, \$MIC_CACHE,"
 
 # need_value OPTION [VALUE]: an option that needs a value got one.
 need_value() {

@@ -37,6 +37,7 @@ fetch_backports() {
 	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 	echo "deb [signed-by=$keyring] $mirror bookworm-backports main" \
 		>"$BACKPORTS_DIR/sources.list"
+	ask_for_root
 	step "reading the package list of bookworm-backports" \
 		as_root_backports apt-get update
 	KREL=$(apt_backports apt-cache pkgnames linux-image-6.12 |

@@ -49,6 +49,7 @@ kernel_select_stock() {
 	KREL=$(find_stock_kernel)
 	if [ -z "$KREL" ]; then
 		# Both are installed, but of different versions: take the newest.
+		ask_for_root
 		step "apt-get update" apt_update
 		step "updating kernel and headers" apt_install \
 			linux-image-amd64 linux-headers-amd64

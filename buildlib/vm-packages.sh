@@ -6,13 +6,21 @@
 
 VM_PACKAGES=$CACHE/vm-packages
 
-# need_vm_packages PACKAGE...: unpack what is neither installed here nor unpacked yet.
-need_vm_packages() {
-	local lock package wanted=()
+# not_unpacked PACKAGE...: those that are neither installed here nor unpacked yet.
+not_unpacked() {
+	local package
 
 	for package in $(missing_packages "$@"); do
-		[ -e "$VM_PACKAGES/unpacked/$package" ] || wanted+=("$package")
+		[ -e "$VM_PACKAGES/unpacked/$package" ] || echo "$package"
 	done
+}
+
+# need_vm_packages PACKAGE...: unpack what is missing. Another clone that was at it has
+# perhaps unpacked the same, and its machine may read the files by now.
+need_vm_packages() {
+	local lock wanted
+
+	mapfile -t wanted < <(not_unpacked "$@")
 	[ ${#wanted[@]} -gt 0 ] || return 0
 	command -v apt-get >/dev/null ||
 		die "these packages are missing: ${wanted[*]}" \
@@ -22,8 +30,10 @@ need_vm_packages() {
 	step "apt-get update" apt_update
 	exec {lock}>"$VM_PACKAGES/lock"
 	flock "$lock"
-	step "unpacking ${wanted[*]} for virtual machines" \
-		unpack_for_vm "${wanted[@]}"
+	mapfile -t wanted < <(not_unpacked "${wanted[@]}")
+	[ ${#wanted[@]} -eq 0 ] ||
+		step "unpacking ${wanted[*]} for virtual machines" \
+			unpack_for_vm "${wanted[@]}"
 	exec {lock}>&-
 }
 

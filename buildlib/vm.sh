@@ -111,6 +111,8 @@ for option in cpus timeout; do
 	[[ ${!option:-0} =~ ^[0-9]+$ ]] ||
 		die "--$option ${!option}: not a number" "see ./run vm --help"
 done
+usable_folder "$out" "--out"
+usable_folder "${TMPDIR:-/tmp}" "the folder for what is short-lived, \$TMPDIR,"
 check_nodes
 if [ $# -eq 0 ] && { [ ! -t 0 ] || [ ! -t 1 ]; }; then
 	die "an interactive shell needs a terminal" "give a command: ./run vm -- COMMAND"
