@@ -247,7 +247,8 @@ int scif_close(scif_epd_t epd);
  * Ports below SCIF_ADMIN_PORT_END need CAP_NET_BIND_SERVICE.
  *
  * Return: the port.
- * Errors: EACCES (privileged port), EINVAL (bound before, or the port is in
+ * Errors: EACCES (privileged port, or this thread's credentials changed), EINVAL
+ * (bound before, or the port is in
  * use), EISCONN (listening, connecting, or connected, also before), ENOSPC (no port
  * left), ENODEV (the node's device was removed).
  */
@@ -260,7 +261,7 @@ int scif_bind(scif_epd_t epd, uint16_t pn);
  *
  * Return: 0.
  * Errors: EINVAL (@backlog below 1, not bound, or connected before), EISCONN
- * (listening, connecting or connected).
+ * (listening, connecting or connected), EACCES (this thread's credentials changed).
  */
 int scif_listen(scif_epd_t epd, int backlog);
 
@@ -433,8 +434,9 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * another thread is making, is in the way), ENXIO (not all of it is in windows),
  * EACCES (against a window's protection, or a window cannot be read), EOPNOTSUPP
  * (the device cannot do it, only mic devices can; between machines without
- * apertures, only windows of memory of scif_alloc_dm() can be mapped), ENOMEM,
- * ENOTCONN, ECONNRESET.
+ * apertures, only windows of memory of scif_alloc_dm() can be mapped), EAGAIN (the
+ * library cannot lock what it needs itself, for RLIMIT_MEMLOCK), EMFILE, ENFILE,
+ * ENOMEM, ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);
@@ -558,7 +560,8 @@ int scif_fence_wait(scif_epd_t epd, int mark);
  *
  * Return: 0.
  * Errors: EINVAL (flags, alignment), ENXIO (8 bytes at an offset are not in a
- * window), EACCES (the window has no SCIF_PROT_WRITE), ENOTCONN, ECONNRESET.
+ * window), EACCES (the window has no SCIF_PROT_WRITE), EAGAIN (the library cannot
+ * lock what it needs itself, for RLIMIT_MEMLOCK), ENOMEM, ENOTCONN, ECONNRESET.
  */
 int scif_fence_signal(scif_epd_t epd, off_t loff, uint64_t lval, off_t roff,
 		      uint64_t rval, int flags);

@@ -5,6 +5,7 @@
  * draws charts of such lines.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -383,12 +384,32 @@ static void usage(void)
 	exit(2);
 }
 
+/* A node or a port: a number of 16 bits, and nothing behind it. */
+static uint16_t number(const char *word)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(word, &end, 10);
+	if (errno || !isdigit((unsigned char)*word) || *end ||
+	    value > UINT16_MAX)
+		usage();
+	return value;
+}
+
+static uint16_t port_or_default(const char *word)
+{
+	return word ? number(word) : PORT;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 
+	/* behind the last argument there is a null pointer */
 	if (!strcmp(what, "server") && argc <= 3)
-		return serve(argc > 2 ? atoi(argv[2]) : PORT);
+		return serve(port_or_default(argv[2]));
 	if (!strcmp(what, "memcpy") && argc == 2)
 		return local_memcpy();
 	if (!strcmp(what, "raw") && argc == 2)
@@ -398,9 +419,9 @@ int main(int argc, char **argv)
 	if (argc < 3 || argc > 5)
 		usage();
 	if (!strcmp(what, "latency") && argc < 5)
-		return latency(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : PORT);
+		return latency(number(argv[2]), port_or_default(argv[3]));
 	if (!strcmp(what, "bandwidth") && (argc < 5 || is_mover(argv[4])))
-		return bandwidth(atoi(argv[2]), argc > 3 ? atoi(argv[3]) : PORT,
+		return bandwidth(number(argv[2]), port_or_default(argv[3]),
 				 argc > 4 ? argv[4] : NULL);
 	usage();
 }
