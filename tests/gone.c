@@ -31,7 +31,20 @@ struct test {
 	struct endpoint b;
 	struct micdv_window *window;
 	struct hammer hammer;
+	uint8_t *dm[2]; /* a page of each device's memory */
 };
+
+static uint8_t *map_dm(struct device *dev)
+{
+	struct ibv_alloc_dm_attr attr = { .length = PAGE_BYTES };
+	struct ibv_dm *dm = ibv_alloc_dm(dev->ctx, &attr);
+	uint8_t *addr = dm ? micdv_dm_addr(dm) : NULL;
+
+	if (!addr)
+		bail("no device memory: %s", strerror(errno));
+	memset(addr, 4, PAGE_BYTES);
+	return addr;
+}
 
 static struct micdv_window *map(struct test *test)
 {
@@ -84,6 +97,40 @@ static bool writes_nothing(struct test *test)
 	       all_are(region->addr, PAGE_BYTES, 2);
 }
 
+/* Post without data until it is refused; returns how it is, with errno's number. */
+static int fill(struct endpoint *ep)
+{
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, NULL, 0);
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i <= ep->options.depth && !ret; i++)
+		ret = try_post_send(ep, &wr);
+	return ret;
+}
+
+/* mic(7): what asks the kernel fails, posting goes on until the queue is full. */
+static bool verbs_say_so(struct endpoint *ep)
+{
+	struct ibv_wc wc;
+	int ret;
+
+	while (ibv_poll_cq(ep->send_cq, 1, &wc) > 0)
+		;
+	errno = 0;
+	if (!check(!ibv_alloc_pd(ep->dev->ctx) && errno == EIO,
+		   "ibv_alloc_pd: %s", strerror(errno)))
+		return false;
+	ret = fill(ep);
+	if (!check(ret == ENOMEM, "ibv_post_send: %s", strerror(ret)))
+		return false;
+	ret = ibv_poll_cq(ep->send_cq, 1, &wc);
+	if (!check(!ret, "ibv_poll_cq: %d", ret))
+		return false;
+	ret = ibv_destroy_qp(ep->qp);
+	return check(ret == EIO, "ibv_destroy_qp: %s", strerror(ret));
+}
+
 static void look(struct test *test, const char *gone)
 {
 	tap_ok(hammer_misses(&test->hammer, test->setup.b_mem.addr),
@@ -92,6 +139,12 @@ static void look(struct test *test, const char *gone)
 	       "the window says so");
 	tap_ok(maps_no_other(test, gone), "no other window is mapped");
 	tap_ok(writes_nothing(test), "no request gets there");
+	tap_ok(verbs_say_so(strcmp(gone, test->setup.a_dev.name) ? &test->b :
+								  &test->a),
+	       "verbs say so");
+	tap_ok(all_are(test->dm[0], PAGE_BYTES, 4) &&
+		       all_are(test->dm[1], PAGE_BYTES, 4),
+	       "device memory that is mapped stays");
 }
 
 int main(int argc, char **argv)
@@ -112,6 +165,8 @@ int main(int argc, char **argv)
 	test.window = map(&test);
 	if (!test.window)
 		bail("micdv_map_window: %s", strerror(errno));
+	test.dm[0] = map_dm(&test.setup.a_dev);
+	test.dm[1] = map_dm(&test.setup.b_dev);
 	hammer_start(&test.hammer, test.window);
 	printf("# running\n");
 	fflush(stdout);
