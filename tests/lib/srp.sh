@@ -34,12 +34,14 @@ disconnect() {
 	put 1 "$(remote_port)/delete" && wait_until 30 disconnected
 }
 
-# give_up_after SECONDS: of a target that is away: tried each second, then what is to be
-# written fails; the disk stays for ten minutes.
+# give_up_after SECONDS: of a target that is away: then what is to be written fails; the
+# disk stays for ten minutes. Nothing is tried meanwhile: whoever fails what is written
+# waits for that to end, and if the machine's address is still known, the connection
+# manager asks it for a hundred seconds.
 give_up_after() {
 	local port
 
 	port=$(remote_port)
-	put 1 "$port/reconnect_delay" && put 600 "$port/dev_loss_tmo" &&
+	put off "$port/reconnect_delay" && put 600 "$port/dev_loss_tmo" &&
 		put "$1" "$port/fast_io_fail_tmo"
 }
