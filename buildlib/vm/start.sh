@@ -121,13 +121,14 @@ may_use_kvm() {
 }
 
 # maxcpus=1: see guest/init. unknown_nmi_panic, panic_print: see look_at_hang.
+# no_timer_check: a busy host may not let the timer tick while the kernel counts.
 # iomem=relaxed: what a driver has can be mapped, as tests/fabric/region.py does.
 # secretmem.enable: memory that nobody may pin, which tests/demand has.
 kernel_arguments() {
 	echo "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic" \
 		"sysrq_always_enabled rcupdate.rcu_cpu_stall_timeout=120" \
 		"unknown_nmi_panic panic_print=0x40 maxcpus=1" \
-		"tsc=reliable mitigations=off net.ifnames=0 nokaslr" \
+		"tsc=reliable no_timer_check mitigations=off net.ifnames=0 nokaslr" \
 		"iomem=relaxed secretmem.enable=1"
 }
 
