@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "queues.h"
 #include "setup.h"
 #include "srq.h"
 #include "tap.h"
@@ -531,6 +532,7 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++)
 		tap_ok(cases[i].run(&setup), "%s", cases[i].name);
+	run_moved(&setup);
 	setup_close(&setup);
 	return tap_end();
 }

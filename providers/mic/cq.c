@@ -182,6 +182,7 @@ static int replace_ring(struct mic_cq *cq, struct mic_map *room,
 	mic_own_rebase(&cq->own, cq->ring.consumer);
 	mic_unmap_queue(&cq->ring.map);
 	cq->ring = ring;
+	mic_own_resized(&cq->own, ring.entries);
 	return 0;
 }
 

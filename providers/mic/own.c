@@ -25,22 +25,57 @@ void mic_own_destroy(struct mic_own *own)
 	free(own->slots);
 }
 
-static void create(struct mic_own *own, uint32_t entries)
+/* If there are slots. With the lock. */
+static void open_room(struct mic_own *own)
+{
+	/* read by others without the lock, who then find all else in place */
+	if (own->slots && !own->lost)
+		atomic_store_explicit(&own->room, own->mask + 2 - MIC_OWN_SLACK,
+				      memory_order_release);
+}
+
+static uint32_t slots_for(uint32_t entries)
 {
 	uint32_t size = MIC_OWN_SLACK;
 
-	if (own->slots)
-		return;
 	if (entries > OWN_MAX)
 		entries = OWN_MAX;
 	while (size < entries + MIC_OWN_SLACK)
 		size *= 2;
+	return size;
+}
+
+static void create(struct mic_own *own, uint32_t entries)
+{
+	const uint32_t size = slots_for(entries);
+
+	if (own->slots)
+		return;
 	own->mask = size - 1;
 	own->slots = calloc(size, sizeof(*own->slots));
-	/* read by others without the lock, who then find all else in place */
-	if (own->slots)
-		atomic_store_explicit(&own->room, size + 1 - MIC_OWN_SLACK,
-				      memory_order_release);
+	open_room(own);
+}
+
+/*
+ * The kernel's ring has more entries. Without memory for as many the kernel executes what
+ * is too much, as before. Both locks are held.
+ */
+static void grow(struct mic_own *own, uint32_t entries)
+{
+	uint32_t end = atomic_load(&own->producer), mask, index;
+	struct mic_cqe *slots;
+
+	mask = slots_for(entries) - 1;
+	if (!own->slots || mask <= own->mask)
+		return;
+	slots = calloc((size_t)mask + 1, sizeof(*slots));
+	if (!slots)
+		return;
+	for (index = own->consumer; index != end; index++)
+		slots[index & mask] = own->slots[index & own->mask];
+	free(own->slots);
+	own->slots = slots;
+	own->mask = mask;
 }
 
 /* Most queues never have a completion of their own. */
@@ -198,4 +233,11 @@ void mic_own_rebase(struct mic_own *own, uint32_t consumer)
 
 		cqe->owner = ahead > 0 ? ahead : 0;
 	}
+}
+
+/* After that, its entries are so many. Both locks are held. */
+void mic_own_resized(struct mic_own *own, uint32_t entries)
+{
+	grow(own, entries);
+	open_room(own);
 }

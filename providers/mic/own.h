@@ -49,6 +49,7 @@ void mic_own_forget(struct mic_own *own, uint32_t number,
 				    uint32_t number));
 uint32_t mic_own_pending(struct mic_cq *cq);
 void mic_own_rebase(struct mic_own *own, uint32_t consumer);
+void mic_own_resized(struct mic_own *own, uint32_t entries);
 
 static MIC_ALWAYS_INLINE uint32_t mic_own_count(struct mic_own *own)
 {

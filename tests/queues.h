@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the parts of queues share.
+ */
+#ifndef TESTS_QUEUES_H
+#define TESTS_QUEUES_H
+
+#include "setup.h"
+
+/* queues_moved.c: resized queues */
+void run_moved(struct setup *setup);
+
+#endif /* TESTS_QUEUES_H */
