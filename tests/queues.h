@@ -7,7 +7,7 @@
 
 #include "setup.h"
 
-/* queues_moved.c: resized queues */
+/* queues_moved.c: resized queues whose new memory can't be mapped, or is larger */
 void run_moved(struct setup *setup);
 
 #endif /* TESTS_QUEUES_H */

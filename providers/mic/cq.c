@@ -168,22 +168,65 @@ struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
  * The kernel moves the elements that were not polled and the request for an
  * event to the new queue, and says in its control block where to go on.
  */
-static int replace_ring(struct mic_cq *cq, struct mic_map *room,
-			const struct mic_resize_cq_resp *resp)
+static void enter_ring(struct mic_cq *cq, const struct mic_map *map,
+		       const struct mic_ring_info *info)
 {
-	struct mic_cq_ring ring;
-	int ret;
+	struct mic_cq_ring ring = { .map = *map };
 
-	ret = mic_map_reserved(&ring.map, room, cq->doorbell_fd, &resp->map);
-	if (ret)
-		return ret;
-	mic_cq_ring_init(&ring, &resp->ring);
+	mic_cq_ring_init(&ring, info);
 	ring.consumer = mic_load_acquire(&ring.ctl->consumer);
 	mic_own_rebase(&cq->own, cq->ring.consumer);
 	mic_unmap_queue(&cq->ring.map);
 	cq->ring = ring;
+	atomic_store(&cq->behind, false);
 	mic_own_resized(&cq->own, ring.entries);
-	return 0;
+}
+
+/*
+ * The kernel has a new queue, which could not be mapped. The memory of the old one is
+ * nobody else's any more, so it becomes an empty queue until the other can be mapped;
+ * and as who executes requests can't see what was before them, the kernel does.
+ */
+static void fall_behind(struct mic_cq *cq,
+			const struct mic_resize_cq_resp *resp)
+{
+	struct mic_cq_ring *ring = &cq->ring;
+
+	cq->moved = *resp;
+	atomic_store(&cq->behind, true);
+	mic_own_close(&cq->own);
+	mic_own_rebase(&cq->own, ring->consumer);
+	memset(ring->elements, 0, ring->entries * sizeof(*ring->elements));
+	ring->consumer = 0;
+	mic_cq_publish(ring);
+	/* who polls in vain looks again, see mic_cq_look() */
+	ring->ctl->remote = 1;
+}
+
+static int replace_ring(struct mic_cq *cq, struct mic_map *room,
+			const struct mic_resize_cq_resp *resp)
+{
+	struct mic_map map;
+	int ret;
+
+	ret = mic_map_reserved(&map, room, cq->doorbell_fd, &resp->map);
+	if (ret)
+		fall_behind(cq, resp);
+	else
+		enter_ring(cq, &map, &resp->ring);
+	return ret;
+}
+
+/* Both locks are held. */
+static bool catch_up(struct mic_cq *cq)
+{
+	struct mic_map map;
+
+	if (!atomic_load(&cq->behind) ||
+	    mic_map_queue(&map, cq->doorbell_fd, &cq->moved.map))
+		return false;
+	enter_ring(cq, &map, &cq->moved.ring);
+	return true;
 }
 
 /* What waits has to fit, the kernel's and our own. */
@@ -316,12 +359,26 @@ bool mic_cq_polled(struct mic_cq *cq, bool in_vain)
 	return cq->in_vain == MIC_IN_VAIN;
 }
 
+static __attribute__((noinline)) bool catch_up_locked(struct mic_cq *cq)
+{
+	bool caught_up;
+
+	mic_lock(&cq->lock);
+	mic_lock(&cq->own.lock);
+	caught_up = catch_up(cq);
+	mic_unlock(&cq->own.lock);
+	mic_unlock(&cq->lock);
+	return caught_up;
+}
+
 /*
  * Have the kernel look what other machines have sent. Returns whether there was
  * something; if it can't, it will find out by itself.
  */
-bool mic_cq_look(const struct mic_cq *cq)
+bool mic_cq_look(struct mic_cq *cq)
 {
+	if (atomic_load(&cq->behind))
+		return catch_up_locked(cq);
 	return ioctl(cq->doorbell_fd, MIC_IOC_POLL, 0) > 0;
 }
 
@@ -428,12 +485,16 @@ int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
+	int ret = 0;
 
 	/* not the other lock: who is between start_poll and end_poll has it */
 	mic_lock(&cq->own.lock);
-	mic_cq_arm(&cq->ring, solicited_only);
+	if (atomic_load(&cq->behind))
+		ret = ENOMEM;
+	else
+		mic_cq_arm(&cq->ring, solicited_only);
 	mic_unlock(&cq->own.lock);
-	return 0;
+	return ret;
 }
 
 /*
@@ -473,6 +534,7 @@ static void forget(struct ibv_cq *ibcq, uint32_t number,
 
 	mic_lock(&cq->lock);
 	mic_lock(&cq->own.lock);
+	catch_up(cq);
 	mic_own_forget(&cq->own, number, matches);
 	mic_unlock(&cq->own.lock);
 	for (index = cq->ring.consumer;

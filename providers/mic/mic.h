@@ -49,6 +49,8 @@ struct mic_cq {
 	bool ignore_overrun;
 	int doorbell_fd;
 	struct mic_pd *parent;
+	atomic_bool behind; /* the kernel has another queue: @moved */
+	struct mic_resize_cq_resp moved;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
 	struct mic_cqe current;
 };
@@ -64,6 +66,7 @@ struct mic_srq {
 	struct verbs_srq vsrq;
 	struct mic_wq wq;
 	struct mic_map map;
+	struct mic_modify_srq_resp moved; /* if the queue has no entries */
 	struct mic_pd *parent;
 	uint32_t srqn;
 };
@@ -222,7 +225,7 @@ int mic_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int mic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct mic_cqe *mic_cq_next(struct mic_cq *cq);
 bool mic_cq_polled(struct mic_cq *cq, bool in_vain);
-bool mic_cq_look(const struct mic_cq *cq);
+bool mic_cq_look(struct mic_cq *cq);
 void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num);
 void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn);
 unsigned int mic_wc_flags(const struct mic_cqe *cqe);
@@ -237,6 +240,7 @@ struct ibv_srq *mic_create_srq_ex(struct ibv_context *context,
 				  struct ibv_srq_init_attr_ex *attr);
 int mic_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int mic_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+void mic_srq_catch_up(struct mic_srq *srq);
 int mic_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 int mic_destroy_srq(struct ibv_srq *srq);
 

@@ -25,7 +25,12 @@ void mic_own_destroy(struct mic_own *own)
 	free(own->slots);
 }
 
-/* If there are slots. With the lock. */
+/* None may be added, or, if there are slots, some. Each with the lock. */
+void mic_own_close(struct mic_own *own)
+{
+	atomic_store_explicit(&own->room, 0, memory_order_relaxed);
+}
+
 static void open_room(struct mic_own *own)
 {
 	/* read by others without the lock, who then find all else in place */
@@ -85,7 +90,8 @@ bool mic_own_create(struct mic_cq *cq)
 	bool created;
 
 	mic_lock(&own->lock);
-	create(own, cq->ring.entries);
+	if (!atomic_load(&cq->behind))
+		create(own, cq->ring.entries);
 	created = own->slots;
 	mic_unlock(&own->lock);
 	return created;
@@ -190,8 +196,7 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		lost = !own->lost;
 		own->lost = !cq->ignore_overrun;
 		if (own->lost)
-			atomic_store_explicit(&own->room, 0,
-					      memory_order_relaxed);
+			mic_own_close(own);
 	}
 	awaited = is_awaited(cq);
 	mic_unlock(&own->lock);

@@ -48,6 +48,7 @@ void mic_own_forget(struct mic_own *own, uint32_t number,
 		    bool (*matches)(const struct mic_cqe *cqe,
 				    uint32_t number));
 uint32_t mic_own_pending(struct mic_cq *cq);
+void mic_own_close(struct mic_own *own);
 void mic_own_rebase(struct mic_own *own, uint32_t consumer);
 void mic_own_resized(struct mic_own *own, uint32_t entries);
 

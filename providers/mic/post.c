@@ -242,6 +242,8 @@ int mic_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 	int ret;
 
 	mic_lock(&srq->wq.lock);
+	if (!srq->wq.entries)
+		mic_srq_catch_up(srq);
 	ret = post_recvs(&srq->wq, wr, bad_wr);
 	mic_unlock(&srq->wq.lock);
 	return ret;

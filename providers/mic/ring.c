@@ -63,23 +63,17 @@ int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
 	return 0;
 }
 
-/* Map a queue in @room, which is used up. Returns 0 or an errno value. */
+/*
+ * Map a queue in place of @room, which is used up. Not there: a mapping that fails would
+ * leave nothing there, and then what another thread has mapped. Returns 0 or an errno
+ * value.
+ */
 int mic_map_reserved(struct mic_map *map, struct mic_map *room, int fd,
 		     const struct mic_mmap_info *info)
 {
-	void *addr = MAP_FAILED;
+	int ret = mic_map_queue(map, fd, info);
 
-	if (room->size && info->size <= room->size)
-		addr = mmap(room->addr, info->size, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_FIXED, fd, (off_t)info->offset);
-	if (addr == MAP_FAILED) {
-		/* a process with very many mappings may have one again now */
-		mic_unmap_queue(room);
-		return mic_map_queue(map, fd, info);
-	}
-	map->addr = addr;
-	map->size = info->size;
-	if (info->size < room->size)
-		munmap(room->addr + info->size, room->size - info->size);
-	return 0;
+	/* where there was no room besides, or no further mapping, there is now */
+	mic_unmap_queue(room);
+	return ret ? mic_map_queue(map, fd, info) : 0;
 }

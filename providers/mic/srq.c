@@ -95,22 +95,46 @@ struct ibv_srq *mic_create_srq_ex(struct ibv_context *context,
 	return finish_srq(srq, ret);
 }
 
-/* The kernel has moved what was posted to a new queue. */
+static int doorbell_fd(const struct mic_srq *srq)
+{
+	return to_mctx(srq->vsrq.srq.context)->doorbell_fd;
+}
+
+static void enter_queue(struct mic_srq *srq, const struct mic_map *map,
+			const struct mic_ring_info *info)
+{
+	mic_unmap_queue(&srq->map);
+	srq->map = *map;
+	mic_wq_attach(&srq->wq, map, info);
+}
+
+/*
+ * The kernel has moved what was posted to a new queue. If that can't be mapped there is
+ * no room for more until it can.
+ */
 static int replace_queue(struct mic_srq *srq, struct mic_map *room,
 			 const struct mic_modify_srq_resp *resp)
 {
 	struct mic_map map;
 	int ret;
 
-	ret = mic_map_reserved(&map, room,
-			       to_mctx(srq->vsrq.srq.context)->doorbell_fd,
-			       &resp->map);
-	if (ret)
-		return ret;
-	mic_unmap_queue(&srq->map);
-	srq->map = map;
-	mic_wq_attach(&srq->wq, &map, &resp->ring);
-	return 0;
+	ret = mic_map_reserved(&map, room, doorbell_fd(srq), &resp->map);
+	if (!ret) {
+		enter_queue(srq, &map, &resp->ring);
+		return 0;
+	}
+	srq->moved = *resp;
+	srq->wq.entries = 0;
+	return ret;
+}
+
+/* The queue's lock is held, and it has no entries. */
+void mic_srq_catch_up(struct mic_srq *srq)
+{
+	struct mic_map map;
+
+	if (!mic_map_queue(&map, doorbell_fd(srq), &srq->moved.map))
+		enter_queue(srq, &map, &srq->moved.ring);
 }
 
 /* With the queue's lock. */
