@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <infiniband/micdv.h>
 
 #include "bind.h"
+#include "clock.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -215,6 +217,88 @@ static bool with_a_window(struct stage *stage)
 	return ok;
 }
 
+static uint64_t count_direct(const struct endpoint *ep)
+{
+	struct micdv_qp_attr attr = { .comp_mask = 0 };
+
+	if (micdv_query_qp(ep->qp, &attr))
+		bail("micdv_query_qp fails");
+	return attr.direct;
+}
+
+/* A WRITE of what is in the region; who executes it is in *@direct. */
+static bool writes_from(struct stage *stage, struct endpoint *b,
+			enum ibv_wc_status status, bool *direct)
+{
+	struct ibv_sge sge = region_sge(&stage->region, 0, BYTES);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	const uint64_t before = count_direct(b);
+
+	send_wr_aim(&wr, stage->setup->a_mem.rdma_addr,
+		    stage->setup->a_mem.mr->rkey);
+	post_send(b, &wr);
+	*direct = count_direct(b) != before;
+	return cq_expect(b->send_cq, 1, status);
+}
+
+/* Behind a request of the kernel's it may take a moment. */
+static bool becomes_direct(struct stage *stage, struct endpoint *b)
+{
+	const uint64_t end = deadline();
+	bool direct = false;
+
+	while (!direct && now_ms() < end)
+		if (!writes_from(stage, b, IBV_WC_SUCCESS, &direct))
+			return false;
+	return check(direct, "the kernel goes on");
+}
+
+static bool stays_direct(struct stage *stage, struct endpoint *b, int flags,
+			 void *addr, int access, int error)
+{
+	bool direct;
+
+	return refuses(stage->region.mr, flags, stage->other_pd, addr, access,
+		       error) &&
+	       writes_from(stage, b, IBV_WC_SUCCESS, &direct) &&
+	       check(direct, "flags 0x%x: then it is the kernel's", flags);
+}
+
+/*
+ * The process goes on to execute requests with the region; if a change has failed, the
+ * kernel refuses them.
+ */
+static bool direct_after_refusal(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_mw_bind_info info = bind_info(&stage->region, 0, BYTES,
+						 IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_mw *mw = ibv_alloc_mw(stage->pd, IBV_MW_TYPE_1);
+	struct endpoint a, b;
+	bool ok, direct;
+
+	if (!mw)
+		bail("ibv_alloc_mw: %s", strerror(errno));
+	pair_create(&a, &stage->setup->a_dev, &b, &stage->setup->b_dev,
+		    &options);
+	if (micdv_set_path(b.qp, MICDV_PATH_DIRECT))
+		bail("micdv_set_path fails");
+	ok = bind_type1(&b, mw, &info) && becomes_direct(stage, &b) &&
+	     stays_direct(stage, &b, TRANSLATION, stage->elsewhere.addr, 0,
+			  EBUSY) &&
+	     stays_direct(stage, &b, ACCESS, NULL, READ_ONLY, EBUSY) &&
+	     stays_direct(stage, &b, PD, NULL, 0, EBUSY) &&
+	     stays_direct(stage, &b, ACCESS, NULL, IBV_ACCESS_REMOTE_WRITE,
+			  EINVAL);
+	tap_must(!ibv_dealloc_mw(mw), "ibv_dealloc_mw fails");
+	ok = ok &&
+	     refuses(stage->region.mr, TRANSLATION, NULL, (void *)PAGE_BYTES, 0,
+		     EFAULT) &&
+	     writes_from(stage, &b, IBV_WC_LOC_PROT_ERR, &direct);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 /* Its number may be that of a domain of the region's context. */
 static bool domain_of_another_context(struct stage *stage)
 {
@@ -278,6 +362,7 @@ static const struct {
 	{ "a change that failed", after_a_failure, false },
 	{ "a change that is refused", refused_at_once, false },
 	{ "a region with a window", with_a_window, false },
+	{ "direct requests after a refusal", direct_after_refusal, true },
 	{ "a domain of another context, or none", domain_of_another_context,
 	  false },
 	{ "a null region", null_region, true },

@@ -149,6 +149,17 @@ void mic_unimport_mr(struct ibv_mr *mr)
 	free(vmr);
 }
 
+/*
+ * Has the kernel refused the change at once, so that the region is what it was? It says
+ * that an argument is invalid also of memory that it can't have, and then the region is
+ * of nothing (IBA 11.2.8.5).
+ */
+static bool left_alone(int err, int flags)
+{
+	return err == EBUSY || err == EOPNOTSUPP ||
+	       (err == EINVAL && !(flags & IBV_REREG_MR_CHANGE_TRANSLATION));
+}
+
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 		 size_t length, int access)
 {
@@ -173,9 +184,14 @@ int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
 	ret = ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 			       access, pd, &cmd, sizeof(cmd), &resp,
 			       sizeof(resp));
-	/* where it failed, whatever is left of the region is the kernel's */
-	if (ret || !known)
+	if (!known)
 		return ret;
+	if (ret) {
+		/* else whatever is left of the region is the kernel's */
+		if (left_alone(ret, flags))
+			mic_keys_add(mr_keys(vmr), lkey, &key);
+		return ret;
+	}
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		key.access = access;
 	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
