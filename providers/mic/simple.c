@@ -131,8 +131,11 @@ static ALWAYS_INLINE bool copy(struct mic_qp *qp, const struct ibv_send_wr *wr,
 	remote = get_remote(window, wr->wr.rdma.remote_addr, length,
 			    read ? IBV_ACCESS_REMOTE_READ :
 				   IBV_ACCESS_REMOTE_WRITE);
-	/* what is read of a window that was revoked must not get anywhere */
-	if (!remote || (read && mic_window_state(window)))
+	/*
+	 * What is read of a window that was revoked must not get anywhere, and much is
+	 * not written to nobody before the kernel writes it.
+	 */
+	if (!remote || ((read || !small) && mic_window_state(window)))
 		return false;
 	local = get_local(qp, wr->sg_list, flags, read);
 	if (!local)

@@ -2,16 +2,18 @@
 /*
  * What the process leaves to the kernel whatever the operation: what is behind
  * a request of the kernel's, and memory that the process can't reach. Device memory
- * it can.
+ * it can, and what it could before by a window that was revoked.
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "direct.h"
 #include "tap.h"
 #include "work.h"
 
 enum { FIRST, SECOND, THIRD, LISTED };
+enum { LARGE_BYTES = 64 << 20, LARGE_PAGES = LARGE_BYTES / PAGE_BYTES };
 
 static void list_requests(struct session *session, struct ibv_send_wr *wr,
 			  struct ibv_sge *sge)
@@ -150,6 +152,60 @@ static void run_memory_kinds(struct session *session, struct device *dev,
 	ibv_dereg_mr(mr);
 }
 
+/* --- windows that were revoked ------------------------------------------------- */
+
+static long page_faults(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		bail("getrusage: %s", strerror(errno));
+	return usage.ru_minflt;
+}
+
+/* All of @from to @to, by the process; how many page faults it takes is in *@faults. */
+static bool writes_all(struct session *session, const struct region *from,
+		       const struct region *to, long *faults)
+{
+	struct ibv_sge sge = region_sge(from, 0, LARGE_BYTES);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+
+	wr.wr.rdma.remote_addr = to->rdma_addr;
+	wr.wr.rdma.rkey = to->mr->rkey;
+	session->before = session_query(session);
+	*faults = page_faults();
+	post_send(&session->a, &wr);
+	*faults = page_faults() - *faults;
+	return cq_expect(session->a.send_cq, 1, IBV_WC_SUCCESS) &&
+	       session_took(session, 1, 0);
+}
+
+/*
+ * Nothing is copied to a window that was revoked before: each page would be a fault.
+ * Of the new window's pages several are there after one.
+ */
+static void run_revoked(struct session *session)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = 1 };
+	struct region from, to;
+	long first, faults;
+	bool ok;
+
+	region_create(&from, session->setup.a_dev.pd, LARGE_BYTES);
+	region_create(&to, session->setup.b_dev.pd, LARGE_BYTES);
+	session_connect(session);
+	ok = writes_all(session, &from, &to, &first) &&
+	     check(!ibv_modify_qp(session->b.qp, &attr, IBV_QP_MIN_RNR_TIMER),
+		   "ibv_modify_qp fails") &&
+	     writes_all(session, &from, &to, &faults) &&
+	     check(faults < LARGE_PAGES / 2,
+		   "%ld page faults, and %ld the first time", faults, first);
+	session_disconnect(session);
+	region_destroy(&from);
+	region_destroy(&to);
+	tap_ok(ok, "to a new window, without filling the revoked one");
+}
+
 void run_others(struct session *session)
 {
 	struct setup *setup = &session->setup;
@@ -159,6 +215,7 @@ void run_others(struct session *session)
 	run_list(session);
 	session->extended = false;
 	run_list(session);
+	run_revoked(session);
 	run_memory_kinds(session, &setup->a_dev, &setup->a_mem, false);
 	run_memory_kinds(session, &setup->b_dev, &setup->b_mem, true);
 }
