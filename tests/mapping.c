@@ -23,7 +23,7 @@
 #include "tap.h"
 #include "work.h"
 
-enum { MEMORY_BYTES = 64 * 4096, LARGE_BYTES = 9 << 20 };
+enum { MEMORY_BYTES = 64 * 4096, LARGE_BYTES = 9 << 20, PLACES = 64 };
 
 struct test {
 	struct setup setup;
@@ -447,6 +447,82 @@ static bool is_of_one_process(struct test *test)
 	return check(!status, "the child ends with 0x%x", status);
 }
 
+/* Where what libmic has mapped begins: of the windows file and of queues. */
+struct places {
+	void *start[PLACES];
+	unsigned int count;
+};
+
+static void find_places(struct places *places)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	unsigned long start;
+	char line[256];
+
+	places->count = 0;
+	if (!file)
+		bail("/proc/self/maps: %s", strerror(errno));
+	while (fgets(line, sizeof(line), file))
+		if (strstr(line, "[mic_") && places->count < PLACES &&
+		    sscanf(line, "%lx", &start) == 1)
+			places->start[places->count++] = (void *)start;
+	fclose(file);
+}
+
+/* In a child: 0 if what it has in those places is still there at the end. */
+static int take_down(struct test *test, struct micdv_window *window,
+		     struct ibv_cq *cq, const struct places *places)
+{
+	unsigned int i;
+
+	for (i = 0; i < places->count; i++)
+		if (mmap(places->start[i], PAGE_BYTES, PROT_READ,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			 0) != places->start[i])
+			return 1;
+	micdv_unmap_window(window);
+	ibv_destroy_cq(cq);
+	ibv_close_device(test->setup.a_dev.ctx);
+	for (i = 0; i < places->count; i++)
+		if (!is_mapped(places->start[i]))
+			return 2;
+	return 0;
+}
+
+/* What a child gives back is not mapped there; something else may be. */
+static bool child_gives_back(struct test *test)
+{
+	struct micdv_window *window = map(test, &test->setup.b_mem, 0, 4096,
+					  PROT_READ | PROT_WRITE);
+	/* the child destroys it; the kernel has one of both */
+	struct ibv_cq *cq = ibv_create_cq(test->setup.a_dev.ctx, 16, NULL, NULL,
+					  0);
+	struct ibv_sge sge = region_sge(&test->setup.a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	struct places places;
+	int status = -1;
+	pid_t pid;
+	bool ok;
+
+	if (!window || !cq)
+		bail("no window, or no queue: %s", strerror(errno));
+	/* so that windows of queue pairs are mapped, too */
+	send_wr_aim(&wr, test->setup.b_mem.rdma_addr,
+		    test->setup.b_mem.mr->rkey);
+	post_send(&test->a, &wr);
+	ok = cq_expect(test->a.send_cq, 1, IBV_WC_SUCCESS);
+	find_places(&places);
+	pid = fork();
+	if (!pid)
+		_exit(take_down(test, window, cq, &places));
+	waitpid(pid, &status, 0);
+	ok = ok && check(!status, "the child ends with 0x%x", status) &&
+	     check(places.count > 3, "%u mappings", places.count) &&
+	     shows(window, test->setup.b_mem.addr, 4096);
+	micdv_unmap_window(window);
+	return ok;
+}
+
 static bool queries(struct test *test)
 {
 	struct micdv_device_attr attr = { .comp_mask = 0 };
@@ -482,6 +558,8 @@ int main(int argc, char **argv)
 	tap_ok(refused(&test), "what the key does not give is refused");
 	tap_ok(cannot_be_pinned(&test), "a window can't be registered");
 	tap_ok(is_of_one_process(&test), "a window is of one process only");
+	tap_ok(child_gives_back(&test),
+	       "what a child gives back is nothing of its own");
 	tap_ok(needs_connection(&test), "without a connection there is none");
 	for (i = 0; i < sizeof(revocations) / sizeof(revocations[0]); i++)
 		tap_ok(revokes(&test, &revocations[i]), "%s revokes a window",

@@ -25,12 +25,14 @@ int mic_map_queue(struct mic_map *map, int fd, const struct mic_mmap_info *info)
 		return errno;
 	map->addr = addr;
 	map->size = info->size;
+	map->owner = getpid();
 	return 0;
 }
 
+/* What a child has in that place is something else. */
 void mic_unmap_queue(struct mic_map *map)
 {
-	if (map->size)
+	if (map->size && map->owner == getpid())
 		munmap(map->addr, map->size);
 }
 
@@ -45,7 +47,7 @@ int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
 	size_t slots = 1;
 	void *addr;
 
-	*room = (struct mic_map){ .addr = NULL };
+	*room = (struct mic_map){ .owner = getpid() };
 	if (n > MIC_SLOTS_MAX)
 		return 0;
 	while (slots < n)

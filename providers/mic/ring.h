@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "inline.h"
 #include "lock.h"
@@ -22,6 +23,7 @@
 struct mic_map {
 	char *addr;
 	size_t size;
+	pid_t owner; /* a child of fork() does not have it */
 };
 
 int mic_map_queue(struct mic_map *map, int fd,

@@ -29,6 +29,7 @@ static struct mic_windows *init_windows(int fd)
 	}
 	atomic_init(&windows->refs, 1);
 	pthread_mutex_init(&windows->lock, NULL);
+	windows->owner = getpid();
 	windows->fd = fd;
 	windows->states = states;
 	return windows;
@@ -62,6 +63,13 @@ static size_t region_size(unsigned int index)
 	return (size_t)MIC_WINDOW_SLOTS << (MIC_WINDOW_CLASS_MIN + index);
 }
 
+/* What a child has where its parent has the mapping is something else. */
+static void unmap(const struct mic_windows *windows, void *addr, size_t size)
+{
+	if (addr && windows->owner == getpid())
+		munmap(addr, size);
+}
+
 void mic_windows_put(struct mic_windows *windows)
 {
 	unsigned int i;
@@ -69,12 +77,10 @@ void mic_windows_put(struct mic_windows *windows)
 	if (!windows || atomic_fetch_sub(&windows->refs, 1) != 1)
 		return;
 	for (i = 0; i < MIC_REGIONS; i++) {
-		if (windows->region[0][i])
-			munmap(windows->region[0][i], region_size(i));
-		if (windows->region[1][i])
-			munmap(windows->region[1][i], region_size(i));
+		unmap(windows, windows->region[0][i], region_size(i));
+		unmap(windows, windows->region[1][i], region_size(i));
 	}
-	munmap(windows->states, STATES_SIZE);
+	unmap(windows, windows->states, STATES_SIZE);
 	close(windows->fd);
 	pthread_mutex_destroy(&windows->lock);
 	free(windows);
@@ -202,8 +208,7 @@ int mic_window_map_alone(struct mic_windows *windows,
 
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window)
 {
-	if (window->map)
-		munmap(window->map, window->map_size);
+	unmap(windows, window->map, window->map_size);
 	ioctl(windows->fd, MIC_IOC_DROP, (unsigned long)window->slot);
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <rdma/mic-abi.h>
 
@@ -23,6 +24,7 @@ enum {
 /* The windows file of a context, and what is always mapped of it. */
 struct mic_windows {
 	atomic_uint refs;
+	pid_t owner; /* a child of fork() has none of the mappings */
 	int fd;
 	__u32 *states;
 	pthread_mutex_t lock; /* mapping of @region */
