@@ -34,6 +34,7 @@ enum {
 	FEW = 16,
 	REFUSED = 8,
 	REFUSED_ROUNDS = 200,
+	MOST_MAPPED = 8192, /* of what is too much for a shared mapping */
 };
 
 /*
@@ -267,6 +268,16 @@ static unsigned int mappings(void)
 	return lines;
 }
 
+static struct ibv_mr *register_passing(struct test *test)
+{
+	struct ibv_mr *mr = ibv_reg_mr(test->setup.b_dev.pd, test->pages,
+				       PASSING_BYTES, ACCESS_ALL);
+
+	if (!mr)
+		bail("ibv_reg_mr: %s", strerror(errno));
+	return mr;
+}
+
 /* Each key is used once, and its region deregistered. */
 static bool passing(struct test *test)
 {
@@ -277,10 +288,7 @@ static bool passing(struct test *test)
 
 	open_pair(test);
 	for (i = 0; i < PASSING && ok; i++) {
-		key.mr = ibv_reg_mr(test->setup.b_dev.pd, key.page,
-				    PASSING_BYTES, ACCESS_ALL);
-		if (!key.mr)
-			bail("ibv_reg_mr: %s", strerror(errno));
+		key.mr = register_passing(test);
 		ok = writes(test, &key, i, &direct) &&
 		     check(direct, "key %u: by the kernel", i);
 		ibv_dereg_mr(key.mr);
@@ -291,6 +299,59 @@ static bool passing(struct test *test)
 	     check(mappings() < before + FEW, "%u mappings instead of %u",
 		   mappings(), before);
 	close_pair(test);
+	return ok;
+}
+
+/* A request for each of @count keys, the last one by the kernel. */
+static bool maps_all_but_one(struct test *test, struct ibv_mr **mr,
+			     unsigned int count)
+{
+	unsigned int i;
+	bool direct;
+
+	for (i = 0; i < count; i++) {
+		mr[i] = register_passing(test);
+		if (!writes(test, &(struct key){ mr[i], test->pages }, i,
+			    &direct) ||
+		    !check(direct == (i < count - 1), "key %u: by the %s", i,
+			   direct ? "process" : "kernel"))
+			return false;
+	}
+	return true;
+}
+
+/* Not at once: the kernel is not asked for each request. */
+static bool works_again(struct test *test, const struct key *key)
+{
+	bool direct = false;
+	unsigned int i;
+
+	for (i = 0; i < NEVER && !direct; i++)
+		if (!writes(test, key, i, &direct))
+			return false;
+	return check(direct, "%u requests and none by the process", i);
+}
+
+/* Windows leave mappings to the rest of the process; one that is gone makes room. */
+static bool leaves_mappings(struct test *test)
+{
+	const unsigned int before = mappings(), all = MOST_MAPPED + 1;
+	static struct ibv_mr *mr[MOST_MAPPED + 1];
+	unsigned int i;
+	bool ok;
+
+	open_pair(test);
+	ok = maps_all_but_one(test, mr, all) &&
+	     check(query(test).windows == MOST_MAPPED, "%u windows",
+		   query(test).windows) &&
+	     check(mappings() < before + MOST_MAPPED + FEW,
+		   "%u mappings instead of %u", mappings(), before);
+	ibv_dereg_mr(mr[0]);
+	mr[0] = register_passing(test);
+	ok = ok && works_again(test, &(struct key){ mr[0], test->pages });
+	close_pair(test);
+	for (i = 0; i < all && mr[i]; i++)
+		ibv_dereg_mr(mr[i]);
 	return ok;
 }
 
@@ -326,13 +387,9 @@ static bool refused(struct test *test)
 /* The kernel has given a window, but it can't be mapped: it goes back, once. */
 static bool unmappable(struct test *test)
 {
-	struct key key = { .page = test->pages };
+	struct key key = { .page = test->pages, .mr = register_passing(test) };
 	bool ok, direct;
 
-	key.mr = ibv_reg_mr(test->setup.b_dev.pd, key.page, PASSING_BYTES,
-			    ACCESS_ALL);
-	if (!key.mr)
-		bail("ibv_reg_mr: %s", strerror(errno));
 	add_key(test);
 	open_pair(test);
 	ok = writes(test, &test->key[0], 1, &direct) &&
@@ -482,18 +539,6 @@ static bool works(struct test *test, const struct key *key, uint64_t value,
 		     by_process ? "process" : "kernel");
 }
 
-/* Not at once: the kernel is not asked for each request. */
-static bool works_again(struct test *test, const struct key *key)
-{
-	bool direct = false;
-	unsigned int i;
-
-	for (i = 0; i < NEVER && !direct; i++)
-		if (!writes(test, key, i, &direct))
-			return false;
-	return check(direct, "%u requests and none by the process", i);
-}
-
 static void most(struct test *test)
 {
 	struct watches watches;
@@ -538,6 +583,8 @@ int main(int argc, char **argv)
 	tap_ok(alike(&test), "%u keys with less room, %u times", ALIKE, ROUNDS);
 	tap_ok(passing(&test), "%u keys, one after the other, leave nothing",
 	       PASSING);
+	tap_ok(leaves_mappings(&test), "%u keys, and other mappings",
+	       MOST_MAPPED);
 	tap_ok(refused(&test), "%u keys that have no window: asked for once",
 	       REFUSED);
 	tap_ok(unmappable(&test),

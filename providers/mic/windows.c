@@ -117,8 +117,8 @@ static char *get_region(struct mic_windows *windows, bool writable,
 }
 
 /* Returns 0 or an errno value. */
-static int map_alone(const struct mic_windows *windows, uint64_t offset,
-		     int prot, char *place, struct mic_window *window)
+static int map_alone(struct mic_windows *windows, uint64_t offset, int prot,
+		     char *place, struct mic_window *window)
 {
 	const uint64_t mask = sysconf(_SC_PAGESIZE) - 1;
 	uint64_t in_page = offset & mask;
@@ -130,6 +130,7 @@ static int map_alone(const struct mic_windows *windows, uint64_t offset,
 			       prot, place ? place - in_page : NULL);
 	if (!window->map)
 		return errno;
+	atomic_fetch_add(&windows->alone, 1);
 	window->addr = (char *)window->map + in_page;
 	return 0;
 }
@@ -151,6 +152,8 @@ static int map_window(struct mic_windows *windows, uint64_t offset,
 			return 0;
 		}
 	}
+	if (atomic_load(&windows->alone) >= MIC_WINDOWS_ALONE)
+		return ENOMEM;
 	return map_alone(windows, offset,
 			 writable ? PROT_READ | PROT_WRITE : PROT_READ, NULL,
 			 window);
@@ -208,7 +211,10 @@ int mic_window_map_alone(struct mic_windows *windows,
 
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window)
 {
-	unmap(windows, window->map, window->map_size);
+	if (window->map) {
+		unmap(windows, window->map, window->map_size);
+		atomic_fetch_sub(&windows->alone, 1);
+	}
 	ioctl(windows->fd, MIC_IOC_DROP, (unsigned long)window->slot);
 }
 

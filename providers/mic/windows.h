@@ -19,6 +19,12 @@ enum {
 	/* Windows up to 64 KiB are mapped together: those of a class at once. */
 	MIC_REGION_CLASS_MAX = 16,
 	MIC_REGIONS = MIC_REGION_CLASS_MAX - MIC_WINDOW_CLASS_MIN + 1,
+	/*
+	 * Of the others each is a mapping, and a process may have 65530 if the system's
+	 * administrator has not said otherwise (vm.max_map_count). Without one left it
+	 * could not even create a thread, so queue pairs have no more than these.
+	 */
+	MIC_WINDOWS_ALONE = 8192,
 };
 
 /* The windows file of a context, and what is always mapped of it. */
@@ -27,6 +33,7 @@ struct mic_windows {
 	pid_t owner; /* a child of fork() has none of the mappings */
 	int fd;
 	__u32 *states;
+	atomic_uint alone;    /* windows that are mapped alone */
 	pthread_mutex_t lock; /* mapping of @region */
 	char *region[2][MIC_REGIONS];
 };
