@@ -2,6 +2,7 @@
 /*
  * Windows: memory of peers, mapped into this process.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -9,6 +10,10 @@
 #include <unistd.h>
 
 #include "windows.h"
+
+static_assert(
+	sizeof(off_t) == 8 && sizeof(size_t) == 8,
+	"all windows of a class are mapped at once, at offsets of 64 bits");
 
 #define STATES_SIZE (MIC_WINDOW_SLOTS * sizeof(__u32))
 
