@@ -16,6 +16,7 @@
 #include "setup.h"
 #include "srq.h"
 #include "tap.h"
+#include "threads.h"
 #include "work.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -480,6 +481,9 @@ int main(int argc, char **argv)
 		tap_ok(run_case(&setup, i) && neighbours_work(&neighbours),
 		       "%s", cases[i].name);
 	}
+	if (!setup_is_remote(&setup))
+		tap_ok(waits_for_copies(&setup) && neighbours_work(&neighbours),
+		       "an urgent thread waits for copies of another");
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -7,9 +7,9 @@
 #ifndef MIC_LOCK_H
 #define MIC_LOCK_H
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -18,43 +18,35 @@
 #define mic_one_thread() (false)
 #endif
 
-/* How often to look at a taken lock before the owner is given the CPU. */
-#define MIC_LOCK_SPINS 128
+enum mic_lock_state {
+	MIC_LOCK_FREE,
+	MIC_LOCK_TAKEN,
+	MIC_LOCK_AWAITED, /* taken, and somebody may sleep until it is not */
+};
 
 struct mic_lock {
-	atomic_bool taken;
+	_Atomic(uint32_t) state;
 	bool unneeded;
 };
 
+/* lock.c */
+void mic_lock_contended(struct mic_lock *lock);
+void mic_unlock_awaited(struct mic_lock *lock);
+
 static inline void mic_lock_init(struct mic_lock *lock, bool unneeded)
 {
-	atomic_init(&lock->taken, false);
+	atomic_init(&lock->state, MIC_LOCK_FREE);
 	lock->unneeded = unneeded;
 }
 
-static inline void mic_cpu_relax(void)
+/* @as: what it is then */
+static inline bool mic_lock_try(struct mic_lock *lock, enum mic_lock_state as)
 {
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#endif
-}
+	uint32_t state = MIC_LOCK_FREE;
 
-static inline void mic_lock_contended(struct mic_lock *lock)
-{
-	unsigned int spins = 0;
-
-	do {
-		while (atomic_load_explicit(&lock->taken,
-					    memory_order_relaxed)) {
-			if (++spins % MIC_LOCK_SPINS)
-				mic_cpu_relax();
-			else
-				sched_yield();
-		}
-	} while (atomic_exchange_explicit(&lock->taken, true,
-					  memory_order_acquire));
+	return atomic_compare_exchange_strong_explicit(&lock->state, &state, as,
+						       memory_order_acquire,
+						       memory_order_relaxed);
 }
 
 /*
@@ -67,16 +59,22 @@ static inline void mic_lock(struct mic_lock *lock)
 	if (lock->unneeded)
 		return;
 	if (mic_one_thread())
-		atomic_store_explicit(&lock->taken, true, memory_order_relaxed);
-	else if (atomic_exchange_explicit(&lock->taken, true,
-					  memory_order_acquire))
+		atomic_store_explicit(&lock->state, MIC_LOCK_TAKEN,
+				      memory_order_relaxed);
+	else if (!mic_lock_try(lock, MIC_LOCK_TAKEN))
 		mic_lock_contended(lock);
 }
 
+/* Who has become a sleeper since the look is woken by its clock. */
 static inline void mic_unlock(struct mic_lock *lock)
 {
-	if (!lock->unneeded)
-		atomic_store_explicit(&lock->taken, false,
+	if (lock->unneeded)
+		return;
+	if (atomic_load_explicit(&lock->state, memory_order_relaxed) ==
+	    MIC_LOCK_AWAITED)
+		mic_unlock_awaited(lock);
+	else
+		atomic_store_explicit(&lock->state, MIC_LOCK_FREE,
 				      memory_order_release);
 }
 
