@@ -143,7 +143,7 @@ static void look(struct test *test, const char *gone)
 	tap_ok(maps_no_other(test, gone), "no other window is mapped");
 	tap_ok(writes_nothing(test), "no request gets there");
 	tap_ok(verbs_say_so(strcmp(gone, test->setup.a_dev.name) ? &test->b :
-								  &test->a),
+								   &test->a),
 	       "verbs say so");
 	tap_ok(all_are(test->dm[0], PAGE_BYTES, 4) &&
 		       all_are(test->dm[1], PAGE_BYTES, 4),
