@@ -77,12 +77,12 @@ void mic_lock_contended(struct mic_lock *lock)
 		if (becomes_free(lock, true)) {
 			if (mic_lock_try(lock, as))
 				return;
-		} else if (sleep_until_free(lock)) {
-			return;
-		} else {
-			/* there may be other sleepers */
-			as = MIC_LOCK_AWAITED;
+			continue;
 		}
+		if (sleep_until_free(lock))
+			return;
+		/* there may be other sleepers */
+		as = MIC_LOCK_AWAITED;
 	}
 }
 
