@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <infiniband/micdv.h>
 
 #include "bind.h"
 #include "clock.h"
 #include "endpoint.h"
+#include "executed.h"
 #include "hammer.h"
 #include "setup.h"
 #include "tap.h"
@@ -170,15 +170,6 @@ static bool request(struct stage *stage, enum ibv_wr_opcode opcode,
 	return cq_expect(stage->a.send_cq, ACCESS_ID, status);
 }
 
-static uint64_t executed_here(struct stage *stage)
-{
-	struct micdv_qp_attr attr = { .comp_mask = 0 };
-
-	if (micdv_query_qp(stage->a.qp, &attr))
-		bail("micdv_query_qp fails");
-	return attr.direct;
-}
-
 /* Until the end they are executed here; afterwards they fail. */
 static bool requests_end(struct stage *stage, const struct ending *ending,
 			 enum ibv_wr_opcode opcode)
@@ -187,10 +178,10 @@ static bool requests_end(struct stage *stage, const struct ending *ending,
 
 	memset(stage->setup.a_mem.addr, 0x5a, 8);
 	/* the first may find the kernel still at work on the queue */
-	while (executed_here(stage) < REQUESTS && now_ms() < limit)
+	while (executed_here(&stage->a) < REQUESTS && now_ms() < limit)
 		if (!request(stage, opcode, IBV_WC_SUCCESS))
 			return false;
-	before = executed_here(stage);
+	before = executed_here(&stage->a);
 	if (!check(before >= REQUESTS, "the kernel executes all requests") ||
 	    !ending->end(stage))
 		return false;
@@ -201,7 +192,7 @@ static bool requests_end(struct stage *stage, const struct ending *ending,
 		     "a request that failed was executed") &&
 	       check(stage->setup.a_mem.addr[0] == 0x5a,
 		     "a request that failed has a result") &&
-	       check(executed_here(stage) == before,
+	       check(executed_here(&stage->a) == before,
 		     "a request that failed counts");
 }
 

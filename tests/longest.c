@@ -9,8 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include <infiniband/micdv.h>
-
+#include "executed.h"
 #include "measure.h"
 #include "memory.h"
 #include "setup.h"
@@ -52,15 +51,6 @@ static void close_side(struct side *side)
 static bool is_read(enum ibv_wr_opcode opcode)
 {
 	return opcode == IBV_WR_RDMA_READ;
-}
-
-/* How many requests this process has executed itself. */
-static uint64_t direct_of(const struct endpoint *ep)
-{
-	struct micdv_qp_attr attr = { .comp_mask = 0 };
-
-	tap_must(!micdv_query_qp(ep->qp, &attr), "micdv_query_qp");
-	return attr.direct;
 }
 
 /* Of @length bytes in @pieces, here in @local; its completion in @wc. */
@@ -124,11 +114,11 @@ static bool of_most(const struct kind *kind)
 
 	clear();
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
-	direct = direct_of(&a);
+	direct = executed_here(&a);
 	ok = moves(&a, kind->opcode, local, kind->pieces, most, &wc) &&
 	     check(wc.status == IBV_WC_SUCCESS, "%s",
 		   ibv_wc_status_str(wc.status)) &&
-	     check(direct_of(&a) - direct == kind->direct,
+	     check(executed_here(&a) - direct == kind->direct,
 		   "it is not executed as it is to be") &&
 	     /* what a null region has read is gone */
 	     (!kind->direct && is_read(kind->opcode) ?

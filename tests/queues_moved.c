@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <infiniband/micdv.h>
 
+#include "executed.h"
 #include "queues.h"
 #include "srq.h"
 #include "tap.h"
@@ -146,15 +146,6 @@ static bool cq_is_resized_again(struct setup *setup)
 	return ok;
 }
 
-static uint64_t count_direct(const struct pair *pair)
-{
-	struct micdv_qp_attr attr = { .comp_mask = 0 };
-
-	if (micdv_query_qp(pair->a.qp, &attr))
-		bail("micdv_query_qp fails");
-	return attr.direct;
-}
-
 /* Of completions of what the process executes as many may wait as of others. */
 static bool has_room_for_own(struct setup *setup)
 {
@@ -166,12 +157,12 @@ static bool has_room_for_own(struct setup *setup)
 	post_writes(&pair, 1, ENTRIES / 2);
 	ok = expect_ids(pair.cq, 1, 3) &&
 	     check(!ibv_resize_cq(pair.cq, MANY), "growing fails");
-	before = count_direct(&pair);
+	before = executed_here(&pair.a);
 	post_writes(&pair, ENTRIES / 2 + 1, WRITES);
 	ok = ok &&
-	     check(count_direct(&pair) - before == WRITES,
+	     check(executed_here(&pair.a) - before == WRITES,
 		   "%u of %u by the process",
-		   (unsigned int)(count_direct(&pair) - before), WRITES) &&
+		   (unsigned int)(executed_here(&pair.a) - before), WRITES) &&
 	     expect_ids(pair.cq, 4, ENTRIES / 2 - 3 + WRITES) &&
 	     cq_stays_empty(pair.cq, 20);
 	pair_close(&pair);

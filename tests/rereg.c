@@ -9,6 +9,7 @@
 
 #include "bind.h"
 #include "clock.h"
+#include "executed.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -217,27 +218,18 @@ static bool with_a_window(struct stage *stage)
 	return ok;
 }
 
-static uint64_t count_direct(const struct endpoint *ep)
-{
-	struct micdv_qp_attr attr = { .comp_mask = 0 };
-
-	if (micdv_query_qp(ep->qp, &attr))
-		bail("micdv_query_qp fails");
-	return attr.direct;
-}
-
 /* A WRITE of what is in the region; who executes it is in *@direct. */
 static bool writes_from(struct stage *stage, struct endpoint *b,
 			enum ibv_wc_status status, bool *direct)
 {
 	struct ibv_sge sge = region_sge(&stage->region, 0, BYTES);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
-	const uint64_t before = count_direct(b);
+	const uint64_t before = executed_here(b);
 
 	send_wr_aim(&wr, stage->setup->a_mem.rdma_addr,
 		    stage->setup->a_mem.mr->rkey);
 	post_send(b, &wr);
-	*direct = count_direct(b) != before;
+	*direct = executed_here(b) != before;
 	return cq_expect(b->send_cq, 1, status);
 }
 

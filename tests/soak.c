@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "endpoint.h"
+#include "executed.h"
 #include "memory.h"
 #include "pattern.h"
 #include "setup.h"
@@ -152,13 +153,6 @@ static void open_poster(struct poster *poster)
 		bail("micdv_set_path fails");
 }
 
-static uint64_t executed_here(struct poster *poster)
-{
-	struct micdv_qp_attr attr = { .comp_mask = 0 };
-
-	return micdv_query_qp(poster->a.qp, &attr) ? 0 : attr.direct;
-}
-
 /* The same queue pairs, after a request was refused. */
 static bool reconnect(struct poster *poster)
 {
@@ -288,7 +282,7 @@ static void *post_all_the_time(void *argument)
 	}
 	if (!poster->ok)
 		atomic_store(&failed, true);
-	poster->direct = executed_here(poster);
+	poster->direct = executed_here(&poster->a);
 	return NULL;
 }
 
@@ -306,7 +300,7 @@ static bool all_busy(struct poster *posters)
 	unsigned int i;
 
 	for (i = 0; i < POSTERS; i++)
-		if (!executed_here(&posters[i]) ||
+		if (!executed_here(&posters[i].a) ||
 		    !atomic_load(&posters[i].refused))
 			return false;
 	return true;

@@ -171,7 +171,7 @@ lock_slot() {
 	[ -e "$2" ] || : >"$2"
 	[ -e "$3" ] || : >"$3"
 	exec {company_fd}<"$2" {slot}<"$3"
-	! flock -n "$1" "$company_fd" || ! flock -n "$slot" || return 0
+	flock -n "$1" "$company_fd" && flock -n "$slot" && return 0
 	exec {company_fd}<&- {slot}<&-
 	return 1
 }

@@ -29,6 +29,7 @@
 
 #include "clock.h"
 #include "endpoint.h"
+#include "executed.h"
 #include "memory.h"
 #include "tap.h"
 #include "work.h"
@@ -285,15 +286,6 @@ static enum ibv_wc_status request(struct side *side, enum ibv_wr_opcode opcode,
 	return wc.status;
 }
 
-static uint64_t executed_here(struct side *side)
-{
-	struct micdv_qp_attr attr = {};
-
-	if (micdv_query_qp(side->ep.qp, &attr))
-		return 0;
-	return attr.direct;
-}
-
 static bool requests(struct side *side, const struct region *mem, uint32_t rkey,
 		     uint8_t byte)
 {
@@ -329,9 +321,9 @@ static bool requests(struct side *side, const struct region *mem, uint32_t rkey,
 static bool is_mapped(struct side *side, const struct region *mem,
 		      uint32_t rkey)
 {
-	const uint64_t end = deadline(), before = executed_here(side);
+	const uint64_t end = deadline(), before = executed_here(&side->ep);
 
-	while (executed_here(side) == before)
+	while (executed_here(&side->ep) == before)
 		if (request(side, IBV_WR_RDMA_WRITE, mem, 8, rkey) !=
 			    IBV_WC_SUCCESS ||
 		    now_ms() > end)
@@ -346,15 +338,15 @@ static void test_requests(struct side *side, const struct region *mem)
 
 	meet(side);
 	tap_ok(is_mapped(side, mem, rkey), "a window for requests");
-	before = executed_here(side);
+	before = executed_here(&side->ep);
 	tap_ok(requests(side, mem, rkey, 0x11), "requests");
-	tap_ok(check(executed_here(side) == before + 4, "%lu of 4",
-		     (unsigned long)(executed_here(side) - before)),
+	tap_ok(check(executed_here(&side->ep) == before + 4, "%lu of 4",
+		     (unsigned long)(executed_here(&side->ep) - before)),
 	       "the process executes them itself");
-	before = executed_here(side);
+	before = executed_here(&side->ep);
 	micdv_set_path(side->ep.qp, MICDV_PATH_ENGINE);
 	tap_ok(requests(side, mem, rkey, 0x22) &&
-		       check(executed_here(side) == before, "by itself"),
+		       check(executed_here(&side->ep) == before, "by itself"),
 	       "the same requests by the kernels");
 	micdv_set_path(side->ep.qp, MICDV_PATH_DIRECT);
 }
@@ -608,10 +600,10 @@ static void refuse(struct side *side)
 	uint64_t before;
 
 	meet(side);
-	before = executed_here(side);
+	before = executed_here(&side->ep);
 	tap_ok(refused(side, rkey, 0, PROT_READ, EOPNOTSUPP), "not mapped");
 	tap_ok(requests(side, &side->ordinary, rkey, 0x5a) &&
-		       check(executed_here(side) == before, "by itself"),
+		       check(executed_here(&side->ep) == before, "by itself"),
 	       "requests go through the kernels");
 }
 
