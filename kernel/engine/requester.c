@@ -305,7 +305,9 @@ static void mic_req_segment_done(struct mic_qp *qp, enum mic_ack ack,
 {
 	struct mic_req *req = &qp->req;
 
-	trace_mic_ack(qp, ack);
+	if (trace_mic_data_enabled() && !ack && req->op.code == MIC_OP_READ)
+		trace_mic_data(qp, &req->op);
+	trace_mic_ack(qp, &req->op, req->wqe.wr_id, ack);
 	if (!ack && mic_opcode(qp, req->wqe.opcode)->kind == MIC_KIND_ATOMIC)
 		mic_req_store_result(req, &req->data);
 	mic_sges_release(&req->sges);
@@ -321,6 +323,12 @@ static void mic_req_answered(struct mic_qp *qp, struct mic_budget *budget)
 	if (mic_qp_is_ud(qp))
 		mic_req_forget_node(qp);
 	mic_req_segment_done(qp, req->ack, budget);
+}
+
+static bool mic_req_carries_data(const struct mic_op *op)
+{
+	return op->code == MIC_OP_SEND || op->code == MIC_OP_WRITE ||
+	       op->code == MIC_OP_ATOMIC_WRITE;
 }
 
 /* Ask for the next segment of the current request and act on the answer. */
@@ -360,6 +368,8 @@ static void mic_req_segment(struct mic_qp *qp, struct mic_budget *budget)
 	}
 
 	trace_mic_submit(qp);
+	if (trace_mic_data_enabled() && mic_req_carries_data(op))
+		trace_mic_data(qp, op);
 	ack = mic_req_submit(qp);
 	if (ack != MIC_ACK_PENDING)
 		mic_req_segment_done(qp, ack, budget);

@@ -16,6 +16,9 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/mic-abi.h>
 
+#include <mic/op.h>
+#include <mic/window.h>
+
 #include "../verbs/cq.h"
 #include "../verbs/dev.h"
 #include "../verbs/qp.h"
@@ -49,6 +52,20 @@ TRACE_DEFINE_ENUM(MIC_OP_SOLICITED);
 		      { MIC_OP_IMM, "IMM" },				\
 		      { MIC_OP_INV, "INV" },				\
 		      { MIC_OP_SOLICITED, "SOLICITED" })
+
+TRACE_DEFINE_ENUM(IB_QPT_GSI);
+TRACE_DEFINE_ENUM(IB_QPT_RC);
+TRACE_DEFINE_ENUM(IB_QPT_UC);
+TRACE_DEFINE_ENUM(IB_QPT_UD);
+TRACE_DEFINE_ENUM(IB_QPT_XRC_INI);
+
+#define mic_show_service(service)					\
+	__print_symbolic(service,					\
+			 { IB_QPT_GSI, "GSI" },				\
+			 { IB_QPT_RC, "RC" },				\
+			 { IB_QPT_UC, "UC" },				\
+			 { IB_QPT_UD, "UD" },				\
+			 { IB_QPT_XRC_INI, "XRC" })
 
 TRACE_DEFINE_ENUM(MIC_ACK_OK);
 TRACE_DEFINE_ENUM(MIC_ACK_RNR);
@@ -170,6 +187,21 @@ TRACE_DEFINE_ENUM(IB_QPS_ERR);
 			 { IB_QPS_SQE, "SQE" },				\
 			 { IB_QPS_ERR, "ERR" })
 
+#ifndef MIC_TRACE_HELPERS
+#define MIC_TRACE_HELPERS
+
+#define MIC_TRACE_DATA	256	/* bytes of a segment that are shown at most */
+
+/* PSNs count packets of so many bytes of data. */
+static inline u32 mic_trace_mtu(const struct mic_qp *qp)
+{
+	if (mic_qp_is_ud(qp))
+		return mic_port_mtu(qp->dev);
+	return ib_mtu_enum_to_int(qp->attr.path_mtu);
+}
+
+#endif /* MIC_TRACE_HELPERS */
+
 /* A kernel consumer posted a request; it is not in the ring yet. */
 TRACE_EVENT(mic_post_send,
 	    TP_PROTO(const struct mic_qp *qp, const struct mic_send_wqe *wqe),
@@ -221,7 +253,7 @@ TRACE_EVENT(mic_doorbell,
 		      __entry->dev, __entry->qpn, __entry->producer,
 		      __entry->consumer));
 
-/* A segment goes to its responder. */
+/* A segment goes to its responder. What its kind of request has not is 0. */
 TRACE_EVENT(mic_submit,
 	    TP_PROTO(const struct mic_qp *qp),
 	    TP_ARGS(qp),
@@ -234,45 +266,110 @@ TRACE_EVENT(mic_submit,
 			     __field(u32, seg_off)
 			     __field(u32, seg_len)
 			     __field(u8, op)
-			     __field(u8, flags)),
-	    TP_fast_assign(strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
+			     __field(u8, flags)
+			     __field(u8, service)
+			     __field(u32, mtu)
+			     __field(u32, rkey)
+			     __field(u64, raddr)
+			     __field(u32, ex)
+			     __field(u32, qkey)
+			     __field(u32, srqn)
+			     __field(u64, compare_add)
+			     __field(u64, swap)
+			     __array(u8, sgid, sizeof(union ib_gid))
+			     __array(u8, dgid, sizeof(union ib_gid))),
+	    TP_fast_assign(const struct mic_op *op = &qp->req.op;
+
+			   strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
 			   __entry->qpn = qp->qpn;
-			   __entry->dst_qpn = qp->req.op.dst_qpn;
+			   __entry->dst_qpn = op->dst_qpn;
 			   __entry->wr_id = qp->req.wqe.wr_id;
-			   __entry->psn = qp->req.op.psn;
-			   __entry->length = qp->req.op.length;
-			   __entry->seg_off = qp->req.op.seg_off;
-			   __entry->seg_len = qp->req.op.seg_len;
-			   __entry->op = qp->req.op.code;
-			   __entry->flags = qp->req.op.flags;),
-	    TP_printk("dev=%s qpn=%u dst_qpn=%u wr_id=0x%llx op=%s psn=%u offset=%u bytes=%u of=%u flags=%s",
+			   __entry->psn = op->psn;
+			   __entry->length = op->length;
+			   __entry->seg_off = op->seg_off;
+			   __entry->seg_len = op->seg_len;
+			   __entry->op = op->code;
+			   __entry->flags = op->flags;
+			   __entry->service = op->service;
+			   __entry->mtu = mic_trace_mtu(qp);
+			   __entry->rkey = op->rkey;
+			   __entry->raddr = op->raddr;
+			   __entry->ex = op->ex;
+			   __entry->qkey = op->qkey;
+			   __entry->srqn = op->xrc_srqn;
+			   __entry->compare_add = op->compare_add;
+			   __entry->swap = op->swap;
+			   memcpy(__entry->sgid, &op->addr->sgid, sizeof(union ib_gid));
+			   memcpy(__entry->dgid, &op->addr->dgid, sizeof(union ib_gid));),
+	    TP_printk("dev=%s qpn=%u dst_qpn=%u wr_id=0x%llx op=%s psn=%u offset=%u bytes=%u of=%u flags=%s service=%s sgid=%pI6c dgid=%pI6c mtu=%u raddr=0x%llx rkey=0x%x ex=0x%x qkey=0x%x srqn=%u compare_add=0x%llx swap=0x%llx",
 		      __entry->dev, __entry->qpn, __entry->dst_qpn, __entry->wr_id,
 		      mic_show_op(__entry->op), __entry->psn, __entry->seg_off,
 		      __entry->seg_len, __entry->length,
-		      mic_show_op_flags(__entry->flags)));
+		      mic_show_op_flags(__entry->flags),
+		      mic_show_service(__entry->service), __entry->sgid,
+		      __entry->dgid, __entry->mtu, __entry->raddr, __entry->rkey,
+		      __entry->ex, __entry->qkey, __entry->srqn,
+		      __entry->compare_add, __entry->swap));
+
+/*
+ * The first bytes of a segment: of a SEND or WRITE after it was submitted, of a READ
+ * of this kernel's memory before it is acknowledged. They may have changed since, or
+ * before they were copied.
+ */
+TRACE_EVENT(mic_data,
+	    TP_PROTO(const struct mic_qp *qp, const struct mic_op *op),
+	    TP_ARGS(qp, op),
+	    TP_STRUCT__entry(__array(char, dev, IB_DEVICE_NAME_MAX)
+			     __field(u32, qpn)
+			     __field(u32, psn)
+			     __field(u32, seg_off)
+			     __dynamic_array(u8, data,
+					     min_t(u32, op->seg_len, MIC_TRACE_DATA))),
+	    TP_fast_assign(const struct mic_seg seg =
+				   mic_linear_seg(__get_dynamic_array(data),
+						  __get_dynamic_array_len(data));
+			   const struct mic_sgl to = { .seg = &seg, .nseg = 1 };
+
+			   strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
+			   __entry->qpn = qp->qpn;
+			   __entry->psn = op->psn;
+			   __entry->seg_off = op->seg_off;
+			   mic_sgl_copy(&to, 0, op->data, op->seg_off, seg.len);),
+	    TP_printk("dev=%s qpn=%u psn=%u offset=%u data=%s",
+		      __entry->dev, __entry->qpn, __entry->psn, __entry->seg_off,
+		      __print_hex_str(__get_dynamic_array(data),
+				      __get_dynamic_array_len(data))));
 
 /* The answer to a segment, as it came. (Datagrams succeed whatever it is.) */
 TRACE_EVENT(mic_ack,
-	    TP_PROTO(const struct mic_qp *qp, enum mic_ack ack),
-	    TP_ARGS(qp, ack),
+	    TP_PROTO(const struct mic_qp *qp, const struct mic_op *op, u64 wr_id,
+		     enum mic_ack ack),
+	    TP_ARGS(qp, op, wr_id, ack),
 	    TP_STRUCT__entry(__array(char, dev, IB_DEVICE_NAME_MAX)
 			     __field(u32, qpn)
 			     __field(u32, dst_qpn)
 			     __field(u64, wr_id)
 			     __field(u32, psn)
+			     __field(u32, seg_off)
+			     __field(u64, result)
 			     __field(u8, op)
-			     __field(u8, ack)),
+			     __field(u8, ack)
+			     __field(u8, rnr_timer)),
 	    TP_fast_assign(strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
 			   __entry->qpn = qp->qpn;
-			   __entry->dst_qpn = qp->req.op.dst_qpn;
-			   __entry->wr_id = qp->req.wqe.wr_id;
-			   __entry->psn = qp->req.op.psn;
-			   __entry->op = qp->req.op.code;
-			   __entry->ack = ack;),
-	    TP_printk("dev=%s qpn=%u dst_qpn=%u wr_id=0x%llx op=%s psn=%u ack=%s",
+			   __entry->dst_qpn = op->dst_qpn;
+			   __entry->wr_id = wr_id;
+			   __entry->psn = op->psn;
+			   __entry->seg_off = op->seg_off;
+			   __entry->result = op->result;
+			   __entry->op = op->code;
+			   __entry->ack = ack;
+			   __entry->rnr_timer = op->rnr_timer;),
+	    TP_printk("dev=%s qpn=%u dst_qpn=%u wr_id=0x%llx op=%s psn=%u offset=%u ack=%s rnr_timer=%u result=0x%llx",
 		      __entry->dev, __entry->qpn, __entry->dst_qpn, __entry->wr_id,
-		      mic_show_op(__entry->op), __entry->psn,
-		      mic_show_ack(__entry->ack)));
+		      mic_show_op(__entry->op), __entry->psn, __entry->seg_off,
+		      mic_show_ack(__entry->ack), __entry->rnr_timer,
+		      __entry->result));
 
 DECLARE_EVENT_CLASS(mic_rest,
 		    TP_PROTO(const struct mic_qp *qp, u8 left, u64 ns),

@@ -319,6 +319,7 @@ static void mic_window_answered(struct mic_qp *qp, struct mic_flight *flight,
 {
 	const struct mic_opcode *oc = mic_opcode(qp, flight->wqe.opcode);
 
+	trace_mic_ack(qp, &flight->op, flight->wqe.wr_id, flight->ack);
 	if (!flight->ack && oc->kind == MIC_KIND_ATOMIC)
 		mic_flight_land(&flight->op, 0, &flight->op.result,
 				sizeof(flight->op.result));

@@ -6,7 +6,7 @@
 VERSION=$(cd "$tree" && dpkg-parsechangelog -S Version)
 SOURCE=$SCRATCH/mic-$VERSION
 ROOT=$SCRATCH/root
-DEBS='mic-dkms ibverbs-provider-mic libmic-dev libscif0 libscif-dev scif-utils mic-ivshmem-server'
+DEBS='mic-dkms ibverbs-provider-mic libmic-dev libscif0 libscif-dev scif-utils micdump mic-ivshmem-server'
 
 # copy_tree FOLDER: what git has of the tree, or would have.
 copy_tree() {

@@ -5,12 +5,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "observe.h"
 #include "tap.h"
 #include "tracing.h"
 
-enum { MAX_EVENTS = 16 };
+enum { MAX_EVENTS = 24 };
 
 /* What the trace has to say: parts of the lines, separated by spaces. */
 struct story {
@@ -63,6 +64,13 @@ static void tell_submit(struct story *story, const struct setup *setup,
 	     setup->a_dev.name, setup->a.qp->qp_num, setup->b.qp->qp_num, rest);
 }
 
+static void tell_data(struct story *story, const struct setup *setup,
+		      const char *rest)
+{
+	tell(story, "mic_data: dev=%s qpn=%u %s", setup->a_dev.name,
+	     setup->a.qp->qp_num, rest);
+}
+
 static void tell_ack(struct story *story, const struct setup *setup,
 		     const char *ack)
 {
@@ -111,7 +119,8 @@ static bool case_send(struct setup *setup, struct story *story)
 	tell_doorbell(story, setup);
 	tell_submit(
 		story, setup,
-		"op=SEND psn=16777200 offset=0 bytes=64 of=64 flags=FIRST|LAST");
+		"op=SEND psn=16777200 offset=0 bytes=64 of=64 flags=FIRST|LAST service=RC");
+	tell_data(story, setup, "psn=16777200 offset=0");
 	tell_complete(story, &setup->b,
 		      "wr_id=0x5 opcode=RECV status=SUCCESS bytes=64");
 	tell_ack(story, setup, "OK");
@@ -128,18 +137,43 @@ static bool case_segments(struct setup *setup, struct story *story)
 	tell_doorbell(story, setup);
 	tell_submit(story, setup,
 		    "op=WRITE offset=0 bytes=262144 of=262145 flags=FIRST");
+	tell_data(story, setup, "offset=0");
 	tell_ack(story, setup, "OK");
 	tell_submit(story, setup,
 		    "op=WRITE offset=262144 bytes=1 flags=LAST|IMM");
+	tell_data(story, setup, "offset=262144 data=6d");
 	tell_complete(story, &setup->b,
 		      "wr_id=0x5 opcode=RECV_WRITE_IMM status=SUCCESS");
 	tell_ack(story, setup, "OK");
 	tell_complete(story, &setup->a,
 		      "wr_id=0x1 opcode=WRITE status=SUCCESS bytes=262145");
 	receive(setup, 5);
+	setup->a_mem.addr[262144] = 'm';
 	return request_ends(setup, IBV_WR_RDMA_WRITE_WITH_IMM, 262145,
 			    IBV_WC_SUCCESS) &&
 	       cq_expect(setup->b.recv_cq, 5, IBV_WC_SUCCESS);
+}
+
+/* What it asks for, and what came. */
+static bool case_read(struct setup *setup, struct story *story)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 4);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_READ, &sge, 1);
+	char rest[EVENT_BYTES];
+
+	memcpy(setup->b_mem.addr, "mic\xff", 4);
+	send_wr_aim(&wr, setup->b_mem.rdma_addr, setup->b_mem.mr->rkey);
+	snprintf(rest, sizeof(rest), "op=READ bytes=4 raddr=0x%llx rkey=0x%x",
+		 (unsigned long long)setup->b_mem.rdma_addr,
+		 setup->b_mem.mr->rkey);
+	tell_doorbell(story, setup);
+	tell_submit(story, setup, rest);
+	tell_data(story, setup, "psn=16777200 offset=0 data=6d6963ff");
+	tell_ack(story, setup, "OK");
+	tell_complete(story, &setup->a,
+		      "wr_id=0x1 opcode=READ status=SUCCESS bytes=4");
+	post_send(&setup->a, &wr);
+	return cq_expect(setup->a.send_cq, 1, IBV_WC_SUCCESS);
 }
 
 static bool case_nak(struct setup *setup, struct story *story)
@@ -166,6 +200,7 @@ static bool case_rnr(struct setup *setup, struct story *story)
 	tell_doorbell(story, setup);
 	for (i = 0; i < 4; i++) {
 		tell_submit(story, setup, "op=SEND flags=FIRST|LAST");
+		tell_data(story, setup, "offset=0");
 		tell_ack(story, setup, "RNR");
 		if (i < 3)
 			tell_retry(story, setup, "mic_rnr_retry",
@@ -185,6 +220,7 @@ static bool case_retry(struct setup *setup, struct story *story)
 	tell_doorbell(story, setup);
 	for (i = 0; i < 3; i++) {
 		tell_submit(story, setup, "op=WRITE");
+		tell_data(story, setup, "offset=0");
 		tell_ack(story, setup, "NONE");
 		if (i < 2)
 			tell_retry(story, setup, "mic_retry",
@@ -202,6 +238,7 @@ static const struct {
 } cases[] = {
 	{ "a SEND and its receive", case_send },
 	{ "a message in two segments", case_segments },
+	{ "a READ and what it brings", case_read },
 	{ "a remote access error", case_nak },
 	{ "receiver not ready", case_rnr },
 	{ "no answer", case_retry },
