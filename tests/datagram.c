@@ -4,6 +4,7 @@
  * where it goes, and what is dropped.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pattern.h"
@@ -17,6 +18,10 @@
 #define QUIET_MS 50
 /* IB_QP1_QKEY */
 #define MANAGEMENT_QKEY 0x80010000U
+/* IB_MGMT_MAD_SIZE */
+#define MANAGEMENT_BYTES 256U
+/* More than QP 1 has receives. */
+#define OTHER_VERSIONS 600U
 /* Bytes of the memory for what is sent, and for what is received. */
 #define FROM 100U
 #define TO 30000U
@@ -419,6 +424,28 @@ static bool case_no_management(struct stage *stage)
 	       management_works(&stage->setup.b_dev);
 }
 
+/* ib_mad would tell the log of each. */
+static bool case_other_version(struct stage *stage)
+{
+	struct ibv_qp_attr attr = { .qkey = MANAGEMENT_QKEY };
+	struct datagram datagram = datagram_to_b(stage, MANAGEMENT_BYTES);
+	unsigned int i;
+	bool ok;
+
+	datagram.qp_num = 1;
+	datagram.qkey = MANAGEMENT_QKEY;
+	ok = check(!ibv_modify_qp(stage->a.qp, &attr, IBV_QP_QKEY),
+		   "the Q_Key can't be set");
+	for (i = 0; i < OTHER_VERSIONS; i++) {
+		datagram.seed = 2 + i;
+		ok = ok && send_datagram(&datagram);
+	}
+	return ok &&
+	       check(!system("! dmesg | grep 'unsupported base version'"),
+		     "the log has them") &&
+	       management_works(&stage->setup.b_dev);
+}
+
 static bool case_no_receive(struct stage *stage)
 {
 	struct datagram datagram = datagram_to_b(stage, 64);
@@ -519,6 +546,8 @@ static const struct {
 	{ "a datagram for a connected queue pair is dropped",
 	  case_connected_qp },
 	{ "QP 1 survives what is no management datagram", case_no_management },
+	{ "the log has nothing of management of another version",
+	  case_other_version },
 	{ "without a receive it is dropped", case_no_receive },
 	{ "longer than the MTU", case_too_long },
 	{ "200 address handles", case_many_handles },

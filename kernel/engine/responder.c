@@ -130,6 +130,29 @@ static enum ib_wc_status mic_resp_scatter(struct mic_qp *qp,
 	return IB_WC_SUCCESS;
 }
 
+/*
+ * Whether what has arrived is a datagram of management: one of another version ib_mad
+ * reports each time. Looked at is what was copied, for at its sender's it may change.
+ */
+static bool mic_resp_is_mad(struct mic_qp *qp, const struct mic_op *op)
+{
+	struct mic_sges *sges = &qp->resp.sges;
+	u8 version = 0;
+	const struct mic_seg seg = mic_linear_seg(&version, sizeof(version));
+	const struct mic_sgl to = { .seg = &seg, .nseg = 1 };
+	struct mic_sgl from;
+
+	if (mic_sges_resolve(sges, qp->dev, mic_qp_recv_pd(qp),
+			     IB_ACCESS_LOCAL_WRITE, op->length + MIC_GRH_BYTES, 0,
+			     MIC_GRH_BYTES + sizeof(version)))
+		return false;
+	from.seg = sges->seg;
+	from.nseg = sges->nseg;
+	mic_sgl_copy(&to, 0, &from, MIC_GRH_BYTES, sizeof(version));
+	mic_sges_release(sges);
+	return version == IB_MGMT_BASE_VERSION;
+}
+
 static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 {
 	u32 hdr = mic_qp_is_ud(qp) ? MIC_GRH_BYTES : 0;
@@ -157,6 +180,8 @@ static enum mic_ack mic_resp_send(struct mic_qp *qp, struct mic_op *op)
 	if (op->flags & MIC_OP_INV && !mic_invalidate(qp, op->ex))
 		return mic_resp_fail(qp, IB_WC_LOC_ACCESS_ERR,
 				     MIC_ACK_NAK_ACCESS);
+	if (qp->type == IB_QPT_GSI && !mic_resp_is_mad(qp, op))
+		return MIC_ACK_NONE;	/* the next one gets the receive */
 	mic_resp_receive_done(qp, op, MIC_WC_RECV);
 	return MIC_ACK_OK;
 }
