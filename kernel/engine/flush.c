@@ -49,7 +49,7 @@ static void mic_req_flush_one(struct mic_qp *qp)
 		       sizeof(req->wqe));
 		barrier();
 	}
-	mic_count(qp->dev, MIC_CNT_FLUSHED);
+	mic_qp_count(qp, MIC_CNT_FLUSHED);
 	mic_req_complete(qp, IB_WC_WR_FLUSH_ERR);
 }
 
@@ -101,7 +101,7 @@ static enum mic_run mic_resp_flush_locked(struct mic_qp *qp,
 			mic_resp_last_wqe(qp);
 			return MIC_RUN_IDLE;
 		}
-		mic_count(qp->dev, MIC_CNT_FLUSHED);
+		mic_qp_count(qp, MIC_CNT_FLUSHED);
 		mic_recv_complete(qp, &cqe, true);
 		budget->wqes--;
 	}

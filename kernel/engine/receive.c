@@ -98,6 +98,6 @@ void mic_recv_complete(struct mic_qp *qp, struct mic_cqe *cqe, bool solicited)
 	cqe->srqn = qp->type == IB_QPT_XRC_TGT ? resp->xrc_srqn : 0;
 	resp->active = false;
 	if (!cqe->status)
-		mic_count(qp->dev, MIC_CNT_RECV);
+		mic_qp_count(qp, MIC_CNT_RECV);
 	mic_cq_post(qp->recv_cq, cqe, solicited);
 }

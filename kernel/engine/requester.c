@@ -90,7 +90,7 @@ static void mic_req_sq_error(struct mic_qp *qp)
 void mic_req_fail(struct mic_qp *qp, enum ib_wc_status status)
 {
 	trace_mic_req_error(qp, status);
-	mic_count_req_error(qp->dev, status);
+	mic_count_req_error(qp, status);
 	if (mic_qp_is_reliable(qp))
 		mic_qp_error(qp);
 	else
@@ -105,7 +105,7 @@ static void mic_req_succeed(struct mic_qp *qp)
 	struct mic_req *req = &qp->req;
 	const struct mic_opcode *oc = mic_opcode(qp, req->wqe.opcode);
 
-	mic_count(qp->dev, oc->counter);
+	mic_qp_count(qp, oc->counter);
 	req->psn = (req->psn + req->op.npsn) & 0xffffff;
 	mic_req_complete(qp, IB_WC_SUCCESS);
 }
@@ -143,7 +143,7 @@ static void mic_req_rnr(struct mic_qp *qp)
 	if (req->rnr_left != 7)		/* 7: for ever */
 		req->rnr_left--;
 	ns = mic_req_rnr_interval(req);
-	mic_count(qp->dev, MIC_CNT_RNR_RETRY);
+	mic_qp_count(qp, MIC_CNT_RNR_RETRY);
 	trace_mic_rnr_retry(qp, req->rnr_left, ns);
 	mic_req_rest(req, ns);
 }
@@ -166,7 +166,7 @@ static void mic_req_no_answer(struct mic_qp *qp)
 		}
 		req->retry_left--;
 	}
-	mic_count(qp->dev, MIC_CNT_RETRY);
+	mic_qp_count(qp, MIC_CNT_RETRY);
 	trace_mic_retry(qp, req->retry_left, ns);
 	mic_req_rest(req, ns);
 }
@@ -192,7 +192,7 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 	req->repeat = false;
 	req->done += req->op.seg_len;
 	budget->bytes -= (s64)req->op.seg_len * copies;
-	mic_count_add(qp->dev, mic_bytes_counter(req->op.code),
+	mic_qp_count_add(qp, mic_bytes_counter(req->op.code),
 		      req->op.seg_len);
 	if (req->op.flags & MIC_OP_LAST) {
 		budget->wqes -= copies;

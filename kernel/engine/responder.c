@@ -36,16 +36,16 @@ static enum mic_ack mic_resp_fail(struct mic_qp *qp, enum ib_wc_status status,
 
 	switch (ack) {
 	case MIC_ACK_NAK_ACCESS:
-		mic_count(qp->dev, MIC_CNT_REMOTE_ACCESS_ERR);
+		mic_qp_count(qp, MIC_CNT_REMOTE_ACCESS_ERR);
 		mic_qp_event(qp, IB_EVENT_QP_ACCESS_ERR);
 		break;
 	case MIC_ACK_NAK_INV_REQ:
-		mic_count(qp->dev, MIC_CNT_REMOTE_INV_REQ_ERR);
+		mic_qp_count(qp, MIC_CNT_REMOTE_INV_REQ_ERR);
 		if (!told)
 			mic_qp_event(qp, IB_EVENT_QP_REQ_ERR);
 		break;
 	default:
-		mic_count(qp->dev, MIC_CNT_REMOTE_OP_ERR);
+		mic_qp_count(qp, MIC_CNT_REMOTE_OP_ERR);
 		break;
 	}
 	return ack;
@@ -65,7 +65,7 @@ enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 	enum mic_ack ack = mic_recv_take(qp);
 
 	if (ack == MIC_ACK_RNR && mic_qp_is_reliable(qp)) {
-		mic_count(qp->dev, MIC_CNT_RNR_SENT);
+		mic_qp_count(qp, MIC_CNT_RNR_SENT);
 		op->rnr_timer = qp->attr.min_rnr_timer;
 	}
 	return ack;
@@ -75,7 +75,7 @@ enum mic_ack mic_resp_take(struct mic_qp *qp, struct mic_op *op)
 enum mic_ack mic_resp_again(struct mic_qp *qp, struct mic_op *op)
 {
 	if (mic_qp_is_reliable(qp))
-		mic_count(qp->dev, MIC_CNT_RNR_SENT);
+		mic_qp_count(qp, MIC_CNT_RNR_SENT);
 	op->rnr_timer = MIC_ODP_RNR_TIMER;
 	return MIC_ACK_RNR;
 }
@@ -100,7 +100,7 @@ void mic_resp_receive_done(struct mic_qp *qp, const struct mic_op *op,
 	if (mic_qp_is_ud(qp))
 		mic_grh_cqe(&cqe, op);
 	if (opcode == MIC_WC_RECV)
-		mic_count_add(qp->dev, MIC_CNT_RECV_BYTES, op->length);
+		mic_qp_count_add(qp, MIC_CNT_RECV_BYTES, op->length);
 	if (mic_node_is_remote(op->src))
 		mic_cq_set_remote(qp->recv_cq);
 	mic_recv_complete(qp, &cqe, op->flags & MIC_OP_SOLICITED);
@@ -361,7 +361,7 @@ static enum mic_ack mic_resp_repeat_read(struct mic_qp *qp, struct mic_op *op)
 static enum mic_ack mic_resp_repeat(struct mic_qp *qp, struct mic_op *op)
 {
 	if (op->flags & MIC_OP_LAST)
-		mic_count(qp->dev, MIC_CNT_DUPLICATE);
+		mic_qp_count(qp, MIC_CNT_DUPLICATE);
 	switch (op->code) {
 	case MIC_OP_READ:
 		return mic_resp_repeat_read(qp, op);

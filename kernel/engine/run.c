@@ -22,7 +22,7 @@ static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 	unsigned int noio = memalloc_noio_save();
 	enum mic_run run;
 
-	mic_count(qp->dev, MIC_CNT_RUN);
+	mic_qp_count(qp, MIC_CNT_RUN);
 	run = mic_req_run(qp, budget);
 	if (run == MIC_RUN_IDLE && !list_empty(&qp->req.spare))
 		mic_window_idle(qp);
@@ -30,7 +30,7 @@ static enum mic_run mic_qp_run(struct mic_qp *qp, struct mic_budget *budget)
 	    mic_resp_flush(qp, budget) == MIC_RUN_MORE)
 		run = MIC_RUN_MORE;
 	if (run == MIC_RUN_MORE)
-		mic_count(qp->dev, MIC_CNT_BUDGET);
+		mic_qp_count(qp, MIC_CNT_BUDGET);
 	memalloc_noio_restore(noio);
 	return run;
 }
@@ -87,7 +87,7 @@ void mic_qp_work(struct work_struct *work)
 {
 	struct mic_qp *qp = container_of(work, struct mic_qp, work);
 
-	mic_count(qp->dev, MIC_CNT_RUN_WORKER);
+	mic_qp_count(qp, MIC_CNT_RUN_WORKER);
 	mic_qp_kick(qp);
 }
 

@@ -278,14 +278,14 @@ static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
 
 	mic_window_progress(qp, &flight->op);
 	budget->bytes -= flight->op.seg_len;
-	mic_count_add(qp->dev, mic_bytes_counter(flight->op.code),
+	mic_qp_count_add(qp, mic_bytes_counter(flight->op.code),
 		      flight->op.seg_len);
 	if (!(flight->op.flags & MIC_OP_LAST))
 		return;
 	budget->wqes--;
 	req->ahead--;
 	req->nreads -= mic_brings_back(&flight->op);
-	mic_count(qp->dev, oc->counter);
+	mic_qp_count(qp, oc->counter);
 	mic_req_tell(qp, &flight->wqe, flight->length, IB_WC_SUCCESS);
 }
 

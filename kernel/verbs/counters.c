@@ -81,47 +81,72 @@ enum mic_counter mic_bytes_counter(u8 op)
 
 /**
  * mic_count_req_error - count a request that failed, by the kind of failure
- * @dev: device
+ * @qp: queue pair of the request
  * @status: what the request completes with
  */
-void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status)
+void mic_count_req_error(struct mic_qp *qp, enum ib_wc_status status)
 {
 	switch (status) {
 	case IB_WC_REM_ACCESS_ERR:
-		mic_count(dev, MIC_CNT_REQ_ACCESS_ERR);
+		mic_qp_count(qp, MIC_CNT_REQ_ACCESS_ERR);
 		break;
 	case IB_WC_REM_INV_REQ_ERR:
-		mic_count(dev, MIC_CNT_REQ_INV_REQ_ERR);
+		mic_qp_count(qp, MIC_CNT_REQ_INV_REQ_ERR);
 		break;
 	case IB_WC_REM_OP_ERR:
-		mic_count(dev, MIC_CNT_REQ_OP_ERR);
+		mic_qp_count(qp, MIC_CNT_REQ_OP_ERR);
 		break;
 	case IB_WC_RETRY_EXC_ERR:
-		mic_count(dev, MIC_CNT_RETRY_EXCEEDED);
+		mic_qp_count(qp, MIC_CNT_RETRY_EXCEEDED);
 		break;
 	case IB_WC_RNR_RETRY_EXC_ERR:
-		mic_count(dev, MIC_CNT_RNR_EXCEEDED);
+		mic_qp_count(qp, MIC_CNT_RNR_EXCEEDED);
 		break;
 	default:
-		mic_count(dev, MIC_CNT_REQ_LOCAL_ERR);
+		mic_qp_count(qp, MIC_CNT_REQ_LOCAL_ERR);
 		break;
 	}
 }
 
-/* What the process says of its queue pair; any number, and it may change. */
-static void mic_count_add_direct(u64 *sum, const struct mic_qp *qp)
+/**
+ * mic_count_add_direct - what a process says of its QP, and no sum has yet
+ * @sum: MIC_DIRECT_COUNTS sums
+ * @qp: queue pair with its memory; the caller holds &mic_dev.direct_lock
+ *
+ * Any number, which may change at any time: sums are modulo 2^64.
+ */
+void mic_count_add_direct(u64 *sum, const struct mic_qp *qp)
 {
 	int i;
 
+	lockdep_assert_held(&qp->dev->direct_lock);
 	if (!qp->user || !qp->req.ring.ctl)
 		return;
 	for (i = 0; i < MIC_DIRECT_COUNTS; i++)
-		sum[i] += READ_ONCE(qp->req.ring.ctl->direct[i]);
+		sum[i] += READ_ONCE(qp->req.ring.ctl->direct[i]) -
+			  qp->direct_taken[i];
+}
+
+/**
+ * mic_count_take_direct - the same, and from now on this sum has it
+ * @sum: MIC_DIRECT_COUNTS sums
+ * @qp: queue pair with its memory; the caller holds &mic_dev.direct_lock
+ */
+void mic_count_take_direct(u64 *sum, struct mic_qp *qp)
+{
+	u64 news[MIC_DIRECT_COUNTS] = {};
+	int i;
+
+	mic_count_add_direct(news, qp);
+	for (i = 0; i < MIC_DIRECT_COUNTS; i++) {
+		sum[i] += news[i];
+		qp->direct_taken[i] += news[i];
+	}
 }
 
 /**
  * mic_count_unlink_qp - a QP can't be looked up any more; its counts stay
- * @qp: queue pair with its memory
+ * @qp: queue pair with its memory, bound to no counter
  *
  * Context: process context, without locks.
  */
@@ -131,11 +156,11 @@ void mic_count_unlink_qp(struct mic_qp *qp)
 
 	mutex_lock(&dev->direct_lock);
 	xa_erase(&dev->qps, qp->qpn);
-	mic_count_add_direct(dev->direct, qp);
+	mic_count_take_direct(dev->direct, qp);
 	mutex_unlock(&dev->direct_lock);
 }
 
-/* Of the queue pairs there were, and of those there are. */
+/* Of the queue pairs there were, and of those there are, but for those bound. */
 static void mic_count_sum_direct(struct mic_dev *dev, u64 *sum)
 {
 	struct mic_qp *qp;
@@ -144,14 +169,32 @@ static void mic_count_sum_direct(struct mic_dev *dev, u64 *sum)
 	mutex_lock(&dev->direct_lock);
 	memcpy(sum, dev->direct, sizeof(dev->direct));
 	xa_for_each(&dev->qps, qpn, qp) {
-		mic_count_add_direct(sum, qp);
+		if (list_empty(&qp->counter_entry))
+			mic_count_add_direct(sum, qp);
 		cond_resched();
 	}
 	mutex_unlock(&dev->direct_lock);
 }
 
 /**
- * mic_count_sum - all counters
+ * mic_count_add_cpus - add up what all processors have counted
+ * @sum: MIC_CNT_DIRECT sums
+ * @counters: of each processor
+ */
+void mic_count_add_cpus(u64 *sum, const struct mic_counters __percpu *counters)
+{
+	int cpu, i;
+
+	for_each_possible_cpu(cpu) {
+		const struct mic_counters *one = per_cpu_ptr(counters, cpu);
+
+		for (i = 0; i < MIC_CNT_DIRECT; i++)
+			sum[i] += READ_ONCE(one->value[i]);
+	}
+}
+
+/**
+ * mic_count_sum - all counters of a device, without queue pairs that are bound
  * @dev: device
  * @value: where the MIC_CNT_MAX of them go
  *
@@ -159,26 +202,29 @@ static void mic_count_sum_direct(struct mic_dev *dev, u64 *sum)
  */
 void mic_count_sum(struct mic_dev *dev, u64 *value)
 {
-	int cpu, i;
-
-	for (i = 0; i < MIC_CNT_DIRECT; i++) {
-		u64 sum = 0;
-
-		for_each_possible_cpu(cpu)
-			sum += READ_ONCE(per_cpu_ptr(dev->counters,
-						     cpu)->value[i]);
-		value[i] = sum;
-	}
+	memset(value, 0, MIC_CNT_DIRECT * sizeof(*value));
+	mic_count_add_cpus(value, dev->counters);
 	mic_count_sum_direct(dev, &value[MIC_CNT_DIRECT]);
 }
 
-struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
-					      u32 port)
+/**
+ * mic_alloc_stats - room for all counters
+ *
+ * Return: what ib_core frees, or NULL.
+ */
+struct rdma_hw_stats *mic_alloc_stats(void)
 {
 	return rdma_alloc_hw_stats_struct(mic_stat_descs, MIC_CNT_MAX,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
+struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
+					      u32 port)
+{
+	return mic_alloc_stats();
+}
+
+/* ib_core adds what is bound, and what was. */
 int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		     u32 port, int index)
 {

@@ -5,13 +5,16 @@
 #ifndef MIC_COUNTERS_H
 #define MIC_COUNTERS_H
 
+#include <linux/compiler.h>
 #include <linux/percpu.h>
+#include <linux/rcupdate.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/mic-abi.h>
 
 struct mic_dev;
 struct mic_qp;
+struct rdma_counter;
 
 enum mic_counter {
 	MIC_CNT_SEND,			/* requests that succeeded, and their */
@@ -61,15 +64,36 @@ struct mic_counters {
 	this_cpu_add((dev)->counters->value[id], n)
 #define mic_count(dev, id)	mic_count_add(dev, id, 1)
 
+/* Of a queue pair: its device's counters, or those that it is bound to. */
+#define mic_qp_count_add(qp, id, n)					\
+	do {								\
+		rcu_read_lock();					\
+		this_cpu_add(READ_ONCE((qp)->counters)->value[id], n);	\
+		rcu_read_unlock();					\
+	} while (0)
+#define mic_qp_count(qp, id)	mic_qp_count_add(qp, id, 1)
+
 enum mic_counter mic_bytes_counter(u8 op);
+void mic_count_add_cpus(u64 *sum, const struct mic_counters __percpu *counters);
+void mic_count_take_direct(u64 *sum, struct mic_qp *qp);
+void mic_count_add_direct(u64 *sum, const struct mic_qp *qp);
 void mic_count_unlink_qp(struct mic_qp *qp);
 void mic_count_sum(struct mic_dev *dev, u64 *value);
-void mic_count_req_error(struct mic_dev *dev, enum ib_wc_status status);
+struct rdma_hw_stats *mic_alloc_stats(void);
+void mic_count_req_error(struct mic_qp *qp, enum ib_wc_status status);
 
 struct rdma_hw_stats *mic_alloc_hw_port_stats(struct ib_device *ibdev,
 					      u32 port);
 int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		     u32 port, int index);
+
+/* qp_counters.c */
+void mic_count_add_bound(struct mic_dev *dev, u64 *value);
+int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp);
+int mic_counter_unbind_qp(struct ib_qp *ibqp);
+int mic_counter_dealloc(struct rdma_counter *counter);
+struct rdma_hw_stats *mic_counter_alloc_stats(struct rdma_counter *counter);
+int mic_counter_update_stats(struct rdma_counter *counter);
 
 /* pma.c */
 int mic_process_mad(struct ib_device *ibdev, int flags, u32 port,

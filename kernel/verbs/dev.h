@@ -66,7 +66,10 @@ enum mic_limits {
  * @counters: events counted per CPU
  * @poller: polls send queues
  * @direct_lock: protects @direct, and keeps @qps from losing one
- * @direct: what processes said of queue pairs that are gone
+ * @direct: what processes said of queue pairs that are gone, or before they were bound
+ *	to a counter
+ * @qp_counters: &struct mic_qp_counter by their numbers
+ * @counted_before: sums of those that are gone, under @direct_lock
  * @debugfs: its folder there
  */
 struct mic_dev {
@@ -96,6 +99,8 @@ struct mic_dev {
 	struct mic_poller poller;
 	struct mutex direct_lock;
 	u64 direct[MIC_DIRECT_COUNTS];
+	struct xarray qp_counters;
+	u64 counted_before[MIC_CNT_MAX];
 	struct dentry *debugfs;
 };
 

@@ -58,12 +58,14 @@ static void mic_dealloc_driver(struct ib_device *ibdev)
 	WARN_ON(!xa_empty(&dev->mkeys));
 	WARN_ON(!xa_empty(&dev->ahs));
 	WARN_ON(!xa_empty(&dev->srqs));
+	WARN_ON(!xa_empty(&dev->qp_counters));
 	WARN_ON(!hash_empty(dev->members));
 	WARN_ON(mic_has_objects(dev));
 	xa_destroy(&dev->qps);
 	xa_destroy(&dev->mkeys);
 	xa_destroy(&dev->ahs);
 	xa_destroy(&dev->srqs);
+	xa_destroy(&dev->qp_counters);
 	free_percpu(dev->counters);
 	dev_put(dev->ndev);
 }
@@ -83,6 +85,11 @@ static const struct ib_device_ops mic_dev_ops = {
 	.alloc_xrcd = mic_alloc_xrcd,
 	.attach_mcast = mic_attach_mcast,
 	.alloc_dm = mic_alloc_dm,
+	.counter_alloc_stats = mic_counter_alloc_stats,
+	.counter_bind_qp = mic_counter_bind_qp,
+	.counter_dealloc = mic_counter_dealloc,
+	.counter_unbind_qp = mic_counter_unbind_qp,
+	.counter_update_stats = mic_counter_update_stats,
 	.create_ah = mic_create_ah,
 	.create_cq = mic_create_cq,
 	.create_qp = mic_create_qp,
@@ -166,6 +173,7 @@ static int mic_dev_init(struct mic_dev *dev, struct net_device *ndev)
 	hash_init(dev->members);
 	mutex_init(&dev->members_lock);
 	mutex_init(&dev->direct_lock);
+	xa_init_flags(&dev->qp_counters, XA_FLAGS_ALLOC1);
 	xa_init_flags(&dev->ahs, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_IRQ);
 
 	strscpy(ibdev->node_desc, "mic", sizeof(ibdev->node_desc));

@@ -36,6 +36,7 @@ static void mic_pma_count(struct mic_dev *dev, struct mic_pma_counts *counts)
 	u64 answers;
 
 	mic_count_sum(dev, value);
+	mic_count_add_bound(dev, value);
 	answers = value[MIC_CNT_READ] + value[MIC_CNT_ATOMIC] +
 		  mic_pma_direct(value, MIC_DIRECT_READS) +
 		  mic_pma_direct(value, MIC_DIRECT_ATOMICS);

@@ -111,7 +111,7 @@ void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
 
 	if (!mic_unread_may_raise(&qp->unread, type))
 		return;
-	mic_count(qp->dev, MIC_CNT_ASYNC_EVENT);
+	mic_qp_count(qp, MIC_CNT_ASYNC_EVENT);
 	if (qp->ibqp->event_handler)
 		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
 }
@@ -219,9 +219,11 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	INIT_LIST_HEAD(&qp->req.spare);
 	INIT_LIST_HEAD(&qp->req.answered_entry);
 	INIT_LIST_HEAD(&qp->req.poll_entry);
+	INIT_LIST_HEAD(&qp->counter_entry);
 
 	qp->ibqp = ibqp;
 	qp->dev = to_mic_dev(ibqp->device);
+	qp->counters = qp->dev->counters;
 	qp->type = init->qp_type;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->send_cq = init->send_cq ? to_mic_cq(init->send_cq) : NULL;

@@ -275,6 +275,9 @@ struct mic_resp {
  * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
+ * @counters: where what it does is counted; changed under &mic_dev.direct_lock
+ * @counter_entry: in &mic_qp_counter.qps, or empty; likewise
+ * @direct_taken: of what the process says of itself, what sums have; likewise
  */
 struct mic_qp {
 	refcount_t ref;
@@ -314,6 +317,9 @@ struct mic_qp {
 	u8 guesses;
 	struct mutex modify_lock;
 	struct work_struct work;
+	struct mic_counters __percpu *counters;
+	struct list_head counter_entry;
+	u64 direct_taken[MIC_DIRECT_COUNTS];
 };
 
 /*

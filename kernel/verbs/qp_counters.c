@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Counters that queue pairs are bound to (rdma statistic qp): one for each queue pair, or
+ * for all of a process or of a service, as the administrator said. What a queue pair does
+ * while it is bound counts there and not at the device; ib_core adds them up for
+ * who asks for the port's.
+ */
+#include <linux/list.h>
+#include <linux/lockdep.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/xarray.h>
+#include <rdma/rdma_counter.h>
+
+#include "counters.h"
+#include "dev.h"
+#include "qp.h"
+
+/**
+ * struct mic_qp_counter - what an &rdma_counter counts
+ * @counters: events counted per CPU
+ * @direct: requests that processes executed by themselves, of QPs that were bound
+ * @qps: QPs that are, &mic_qp.counter_entry; under &mic_dev.direct_lock like @direct
+ */
+struct mic_qp_counter {
+	struct mic_counters __percpu *counters;
+	u64 direct[MIC_DIRECT_COUNTS];
+	struct list_head qps;
+};
+
+static struct mic_qp_counter *mic_counter_of(const struct rdma_counter *counter)
+{
+	return xa_load(&to_mic_dev(counter->device)->qp_counters, counter->id);
+}
+
+static int mic_counter_create(struct rdma_counter *counter)
+{
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp_counter *own;
+	int err = -ENOMEM;
+
+	own = kzalloc(sizeof(*own), GFP_KERNEL);
+	if (!own)
+		return err;
+	INIT_LIST_HEAD(&own->qps);
+	own->counters = alloc_percpu(struct mic_counters);
+	if (!own->counters)
+		goto err_own;
+	err = xa_alloc(&dev->qp_counters, &counter->id, own, xa_limit_31b, GFP_KERNEL);
+	if (err)
+		goto err_counters;
+	return 0;
+
+err_counters:
+	free_percpu(own->counters);
+err_own:
+	kfree(own);
+	return err;
+}
+
+/**
+ * mic_counter_bind_qp - count what a QP does from now on with others
+ * @counter: counter; one without a number has nothing of ours yet
+ * @ibqp: queue pair that is bound to none
+ *
+ * Context: process context; ib_core holds the counter's lock.
+ * Return: 0 or -ENOMEM.
+ */
+int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
+{
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp *qp = to_mic_qp(ibqp);
+	struct mic_qp_counter *own;
+	int err;
+
+	if (!counter->id) {
+		err = mic_counter_create(counter);
+		if (err)
+			return err;
+	}
+	own = mic_counter_of(counter);
+	mutex_lock(&dev->direct_lock);
+	mic_count_take_direct(dev->direct, qp);
+	list_add(&qp->counter_entry, &own->qps);
+	WRITE_ONCE(qp->counters, own->counters);
+	mutex_unlock(&dev->direct_lock);
+	ibqp->counter = counter;
+	return 0;
+}
+
+/**
+ * mic_counter_unbind_qp - count what a QP does with its device's again
+ * @ibqp: queue pair that is bound
+ *
+ * Context: process context; ib_core holds the counter's lock.
+ * Return: 0.
+ */
+int mic_counter_unbind_qp(struct ib_qp *ibqp)
+{
+	struct mic_qp_counter *own = mic_counter_of(ibqp->counter);
+	struct mic_qp *qp = to_mic_qp(ibqp);
+	struct mic_dev *dev = qp->dev;
+
+	mutex_lock(&dev->direct_lock);
+	mic_count_take_direct(own->direct, qp);
+	list_del_init(&qp->counter_entry);
+	WRITE_ONCE(qp->counters, dev->counters);
+	mutex_unlock(&dev->direct_lock);
+	ibqp->counter = NULL;
+	return 0;
+}
+
+static void mic_counter_sum(struct mic_dev *dev, const struct mic_qp_counter *own,
+			    u64 *value)
+{
+	const struct mic_qp *qp;
+	int i;
+
+	lockdep_assert_held(&dev->direct_lock);
+	mic_count_add_cpus(value, own->counters);
+	for (i = 0; i < MIC_DIRECT_COUNTS; i++)
+		value[MIC_CNT_DIRECT + i] += own->direct[i];
+	list_for_each_entry(qp, &own->qps, counter_entry)
+		mic_count_add_direct(&value[MIC_CNT_DIRECT], qp);
+}
+
+/**
+ * mic_counter_dealloc - a counter goes, with nothing bound to it
+ * @counter: counter; ib_core has its sum, for the port's
+ *
+ * Context: process context.
+ * Return: 0.
+ */
+int mic_counter_dealloc(struct rdma_counter *counter)
+{
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp_counter *own;
+
+	synchronize_rcu();
+	mutex_lock(&dev->direct_lock);
+	own = xa_erase(&dev->qp_counters, counter->id);
+	mic_counter_sum(dev, own, dev->counted_before);
+	mutex_unlock(&dev->direct_lock);
+	free_percpu(own->counters);
+	kfree(own);
+	return 0;
+}
+
+struct rdma_hw_stats *mic_counter_alloc_stats(struct rdma_counter *counter)
+{
+	return mic_alloc_stats();
+}
+
+/**
+ * mic_counter_update_stats - what a counter has counted
+ * @counter: counter, whose @stats it goes to
+ *
+ * With nothing bound to it this is for the last time, and the sum has to have what is
+ * being counted this moment, too.
+ *
+ * Context: process context; ib_core holds the counter's lock, so nothing is bound to it
+ *	or unbound meanwhile.
+ * Return: 0.
+ */
+int mic_counter_update_stats(struct rdma_counter *counter)
+{
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp_counter *own = mic_counter_of(counter);
+
+	if (list_empty(&own->qps))
+		synchronize_rcu();
+	memset(counter->stats->value, 0, MIC_CNT_MAX * sizeof(u64));
+	mutex_lock(&dev->direct_lock);
+	mic_counter_sum(dev, own, counter->stats->value);
+	mutex_unlock(&dev->direct_lock);
+	return 0;
+}
+
+/**
+ * mic_count_add_bound - what counters of queue pairs have, and those had that are gone
+ * @dev: device
+ * @value: MIC_CNT_MAX sums
+ *
+ * Context: process context, without locks.
+ */
+void mic_count_add_bound(struct mic_dev *dev, u64 *value)
+{
+	struct mic_qp_counter *own;
+	unsigned long id;
+	int i;
+
+	mutex_lock(&dev->direct_lock);
+	for (i = 0; i < MIC_CNT_MAX; i++)
+		value[i] += dev->counted_before[i];
+	xa_for_each(&dev->qp_counters, id, own)
+		mic_counter_sum(dev, own, value);
+	mutex_unlock(&dev->direct_lock);
+}
