@@ -298,7 +298,7 @@ int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
  * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN
  * (nobody waits), EINTR (a signal, or @epd was closed), ENODEV (the node's
  * device was removed, or this process's credentials changed), EACCES (this
- * thread's did), EMFILE, ENOMEM.
+ * thread's credentials changed), EMFILE, ENOMEM.
  */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
 		int flags);

@@ -25,6 +25,8 @@ COMMON = {
     "EBADF": "the descriptor is not open",
     "ENOTTY": "the descriptor is not an endpoint of this process",
 }
+# A name, and perhaps a reason, in which there may be f() but no other parentheses.
+ERROR = r"(E[A-Z]+)(?: \(((?:[^()]|\(\))*)\))?"
 
 
 def sentence(text):
@@ -80,9 +82,13 @@ class Page:
             if match.group(2):
                 errors[match.group(2)] = f"a bad address @{match.group(3)}"
             return errors
-        for name, reason in re.findall(r"(E[A-Z]+)(?: \(([^)]*(?:\(\)[^)]*)?)\))?",
-                                       text):
-            errors[name] = reason or PLAIN.get(name) or COMMON[name]
+        if text and not re.fullmatch(f"{ERROR}(?:, {ERROR})*", text):
+            sys.exit(f"{self.name}: not a list of errors and reasons: {text}")
+        for name, reason in re.findall(ERROR, text):
+            reason = reason or PLAIN.get(name) or COMMON.get(name)
+            if not reason:
+                sys.exit(f"{self.name}: {name} has no reason")
+            errors[name] = reason
         if any(name == "epd" for name, _ in self.args):
             errors.update(COMMON)
         return errors
@@ -123,8 +129,10 @@ def main():
     folder = pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     pages = read_pages(header + "\n")
-    for name, page in pages.items():
-        (folder / f"{name}.3").write_text(page.text(pages), encoding="utf-8")
+    # all of them before the first is written: make takes what is there for done
+    texts = {name: page.text(pages) for name, page in pages.items()}
+    for name, text in texts.items():
+        (folder / f"{name}.3").write_text(text, encoding="utf-8")
     (folder / "scif_get_nodeIDs.3").write_text(".so man3/scif_get_node_ids.3\n",
                                                encoding="utf-8")
 
