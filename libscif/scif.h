@@ -214,7 +214,9 @@ struct scif_pollepd {
  * It is neither bound nor connected, and will be closed by exec().
  *
  * Return: the endpoint, or SCIF_OPEN_FAILED.
- * Errors: ENODEV (no RDMA device), EMFILE, ENFILE, ENOMEM.
+ * Errors: ENODEV (no RDMA device), EAGAIN (the library's threads cannot be started),
+ * ENOSPC (the user has as many watches of epoll as there may be), EMFILE, ENFILE,
+ * ENOMEM.
  */
 scif_epd_t scif_open(void);
 
@@ -250,7 +252,7 @@ int scif_close(scif_epd_t epd);
  * Errors: EACCES (privileged port, or this thread's credentials changed), EINVAL
  * (bound before, or the port is in
  * use), EISCONN (listening, connecting, or connected, also before), ENOSPC (no port
- * left), ENODEV (the node's device was removed).
+ * left), ENODEV (the node's device was removed), ENOMEM.
  */
 int scif_bind(scif_epd_t epd, uint16_t pn);
 
@@ -279,8 +281,9 @@ int scif_listen(scif_epd_t epd, int backlog);
  * Return: the endpoint's port.
  * Errors: EINVAL (@dst is NULL, its port is 0, or the endpoint was
  * connected before), ENODEV (no such node, or it does not answer),
- * ECONNREFUSED (nobody listens, or the backlog is full), EOPNOTSUPP (the endpoint
- * listens), EISCONN, EINPROGRESS, EINTR, ENOSPC, ENOMEM, EACCES (this
+ * ECONNREFUSED (nobody listens, the backlog is full, the peer's byte order or version
+ * is another one, or it knows this node's number with another address), EOPNOTSUPP
+ * (the endpoint listens), EISCONN, EINPROGRESS, EINTR, ENOSPC, ENOMEM, EACCES (this
  * thread's credentials changed).
  */
 int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
@@ -298,7 +301,8 @@ int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
  * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN
  * (nobody waits), EINTR (a signal, or @epd was closed), ENODEV (the node's
  * device was removed, or this process's credentials changed), EACCES (this
- * thread's credentials changed), EMFILE, ENOMEM.
+ * thread's credentials changed), ENOSPC (the user has as many watches of epoll as there
+ * may be), EMFILE, ENFILE, ENOMEM.
  */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
 		int flags);
@@ -344,8 +348,9 @@ int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
  * region, unless they have apertures. This allocates some of it, zeroed, as device memory
  * of the RDMA device. Windows of it, registered as any memory is, can be mapped with
  * scif_mmap() wherever the peer is. Any machine on the region can read and write it.
- * Where that is not to be had, on other devices or when it is used up, it is ordinary
- * memory.
+ * A mic device has 256 MiB of it, for all processes together. Where it is not to be had,
+ * on other devices or when it is used up, this allocates ordinary memory, and does not
+ * say so.
  *
  * It is used like any memory, but it is not inherited by fork(), can be registered on
  * endpoints of the same node only, and system calls that lock their buffer, as for direct
@@ -410,7 +415,7 @@ off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
  *
  * Return: 0.
  * Errors: EINVAL (@len 0, unaligned, or a window is only partly inside), ENXIO
- * (no window, or a hole), ENOTCONN.
+ * (no window, or a hole), ENOMEM, ENOTCONN.
  */
 int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
 
@@ -430,13 +435,15 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * process is told, and waited for.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
- * Errors: EINVAL (unaligned, @len 0, @prot 0, or part of a mapping, or one that
- * another thread is making, is in the way), ENXIO (not all of it is in windows),
- * EACCES (against a window's protection, or a window cannot be read), EOPNOTSUPP
- * (the device cannot do it, only mic devices can; between machines without
- * apertures, only windows of memory of scif_alloc_dm() can be mapped), EAGAIN (the
- * library cannot lock what it needs itself, for RLIMIT_MEMLOCK), EMFILE, ENFILE,
- * ENOMEM, ENOTCONN, ECONNRESET.
+ * Errors: EINVAL (unaligned, @len 0, @prot 0, unknown flags or protection, or part of
+ * a mapping, or one that another thread is making, is in the way), ENXIO (not all of it
+ * is in windows), EACCES (against a window's protection, or a window cannot be read),
+ * EOPNOTSUPP (the device cannot do it, only mic devices can; between machines without
+ * apertures, only windows of memory of scif_alloc_dm() can be mapped, and in an aperture
+ * none whose memory is in more than 2048 pieces), EAGAIN (the library cannot lock what
+ * it needs itself, for RLIMIT_MEMLOCK), EMFILE, ENFILE, ENOMEM (out of memory, or
+ * as many windows are mapped as can be; between two machines 256 each way, for all
+ * processes), ENOTCONN, ECONNRESET.
  */
 void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);
