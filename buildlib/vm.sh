@@ -40,7 +40,7 @@
 # output and exit status come back, and it is killed with its caller. "./run on
 # K --kill", --start, --stop and --cont act on the VM of node K (not 0), --unplug and
 # --plug on its regions, if there is --hot-plug. No node has a network but what it makes
-# of the region.
+# of the region, and with --network its card.
 #
 # The host's files are there, but changes to them stay in the VM, except in
 # the folder --out (in the VM: $MIC_OUT). COMMAND has the variables MIC_TEST_* of
