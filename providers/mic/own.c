@@ -9,7 +9,7 @@
 #include "mic.h"
 
 enum {
-	/* More than these wait in no program; then the kernel executes. */
+	/* Room is made for no more, rounded up; then the kernel executes. */
 	OWN_MAX = 1 << 16,
 };
 
