@@ -106,7 +106,7 @@ static void mic_poll_round(struct mic_poller *poller)
 		spin_unlock(&poller->lock);
 		if (!qp)
 			return;
-		mic_qp_count(qp, MIC_CNT_POLL);
+		mic_count(qp->dev, MIC_CNT_POLL);
 		mic_qp_kick(qp);
 		mic_qp_put(qp);
 		cond_resched();

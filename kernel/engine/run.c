@@ -87,7 +87,7 @@ void mic_qp_work(struct work_struct *work)
 {
 	struct mic_qp *qp = container_of(work, struct mic_qp, work);
 
-	mic_qp_count(qp, MIC_CNT_RUN_WORKER);
+	mic_count(qp->dev, MIC_CNT_RUN_WORKER);
 	mic_qp_kick(qp);
 }
 

@@ -5,9 +5,7 @@
 #ifndef MIC_COUNTERS_H
 #define MIC_COUNTERS_H
 
-#include <linux/compiler.h>
 #include <linux/percpu.h>
-#include <linux/rcupdate.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/mic-abi.h>
@@ -64,13 +62,12 @@ struct mic_counters {
 	this_cpu_add((dev)->counters->value[id], n)
 #define mic_count(dev, id)	mic_count_add(dev, id, 1)
 
-/* Of a queue pair: its device's counters, or those that it is bound to. */
+/*
+ * Of a queue pair: its device's counters, or those that it is bound to. The caller holds
+ * the lock of its requester or that of its responder.
+ */
 #define mic_qp_count_add(qp, id, n)					\
-	do {								\
-		rcu_read_lock();					\
-		this_cpu_add(READ_ONCE((qp)->counters)->value[id], n);	\
-		rcu_read_unlock();					\
-	} while (0)
+	this_cpu_add((qp)->counters->value[id], n)
 #define mic_qp_count(qp, id)	mic_qp_count_add(qp, id, 1)
 
 enum mic_counter mic_bytes_counter(u8 op);

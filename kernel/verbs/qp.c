@@ -111,7 +111,7 @@ void mic_qp_event(struct mic_qp *qp, enum ib_event_type type)
 
 	if (!mic_unread_may_raise(&qp->unread, type))
 		return;
-	mic_qp_count(qp, MIC_CNT_ASYNC_EVENT);
+	mic_count(qp->dev, MIC_CNT_ASYNC_EVENT);
 	if (qp->ibqp->event_handler)
 		qp->ibqp->event_handler(&event, qp->ibqp->qp_context);
 }

@@ -275,8 +275,8 @@ struct mic_resp {
  * @guesses: wrong keys that the peer asked for to map them, under &mic_resp.lock
  * @modify_lock: serialises modify_qp and query_qp, taken before the others
  * @work: the worker of both queues
- * @counters: where what it does is counted; changed under &mic_dev.direct_lock
- * @counter_entry: in &mic_qp_counter.qps, or empty; likewise
+ * @counters: where what it does is counted; changed under both locks
+ * @counter_entry: in &mic_qp_counter.qps, or empty; under &mic_dev.direct_lock
  * @direct_taken: of what the process says of itself, what sums have; likewise
  */
 struct mic_qp {

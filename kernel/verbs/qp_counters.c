@@ -8,12 +8,12 @@
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/mutex.h>
-#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/xarray.h>
 #include <rdma/rdma_counter.h>
 
+#include "../engine/engine.h"
 #include "counters.h"
 #include "dev.h"
 #include "qp.h"
@@ -81,11 +81,13 @@ int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 			return err;
 	}
 	own = mic_counter_of(counter);
+	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
 	mic_count_take_direct(dev->direct, qp);
 	list_add(&qp->counter_entry, &own->qps);
-	WRITE_ONCE(qp->counters, own->counters);
+	qp->counters = own->counters;
 	mutex_unlock(&dev->direct_lock);
+	mic_qp_unlock(qp, false);
 	ibqp->counter = counter;
 	return 0;
 }
@@ -103,11 +105,13 @@ int mic_counter_unbind_qp(struct ib_qp *ibqp)
 	struct mic_qp *qp = to_mic_qp(ibqp);
 	struct mic_dev *dev = qp->dev;
 
+	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
 	mic_count_take_direct(own->direct, qp);
 	list_del_init(&qp->counter_entry);
-	WRITE_ONCE(qp->counters, dev->counters);
+	qp->counters = dev->counters;
 	mutex_unlock(&dev->direct_lock);
+	mic_qp_unlock(qp, false);
 	ibqp->counter = NULL;
 	return 0;
 }
@@ -138,7 +142,6 @@ int mic_counter_dealloc(struct rdma_counter *counter)
 	struct mic_dev *dev = to_mic_dev(counter->device);
 	struct mic_qp_counter *own;
 
-	synchronize_rcu();
 	mutex_lock(&dev->direct_lock);
 	own = xa_erase(&dev->qp_counters, counter->id);
 	mic_counter_sum(dev, own, dev->counted_before);
@@ -157,11 +160,7 @@ struct rdma_hw_stats *mic_counter_alloc_stats(struct rdma_counter *counter)
  * mic_counter_update_stats - what a counter has counted
  * @counter: counter, whose @stats it goes to
  *
- * With nothing bound to it this is for the last time, and the sum has to have what is
- * being counted this moment, too.
- *
- * Context: process context; ib_core holds the counter's lock, so nothing is bound to it
- *	or unbound meanwhile.
+ * Context: process context; ib_core holds the counter's lock.
  * Return: 0.
  */
 int mic_counter_update_stats(struct rdma_counter *counter)
@@ -169,8 +168,6 @@ int mic_counter_update_stats(struct rdma_counter *counter)
 	struct mic_dev *dev = to_mic_dev(counter->device);
 	struct mic_qp_counter *own = mic_counter_of(counter);
 
-	if (list_empty(&own->qps))
-		synchronize_rcu();
 	memset(counter->stats->value, 0, MIC_CNT_MAX * sizeof(u64));
 	mutex_lock(&dev->direct_lock);
 	mic_counter_sum(dev, own, counter->stats->value);

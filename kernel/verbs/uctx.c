@@ -120,7 +120,7 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 	case MIC_IOC_DOORBELL:
 	case MIC_IOC_DOORBELL_LATER:
 		trace_mic_doorbell(qp);
-		mic_qp_count(qp, MIC_CNT_DOORBELL);
+		mic_count(qp->dev, MIC_CNT_DOORBELL);
 		mic_poll_add(qp);
 		if (cmd == MIC_IOC_DOORBELL)
 			mic_qp_kick(qp);
