@@ -486,12 +486,15 @@ void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
 /* sysfs.c: what programs ask of a region */
 extern const struct attribute_group *mic_ivs_groups[];
 
-/* region.c: the region's header and this node's entry */
-extern uint mic_dead_ms;
+/* header.c: the region's header */
 int mic_region_attach(struct mic_ivs *ivs);
 bool mic_region_stands(const struct mic_ivs *ivs);
 bool mic_region_is_another(const struct mic_ivs *ivs);
 void mic_region_restore(struct mic_ivs *ivs);
+
+/* region.c: this node's entry */
+extern uint mic_dead_ms;
+u32 mic_region_random(void);
 int mic_region_join(struct mic_ivs *ivs);
 void mic_region_leave(struct mic_ivs *ivs);
 void mic_region_announce(struct mic_ivs *ivs);
