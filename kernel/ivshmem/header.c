@@ -17,8 +17,8 @@ MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
 
 #define MIC_FORMAT_MS	2000	/* after that who formats is taken for dead */
 
-/* Where things are follows from the number of nodes and the lanes' size. */
-static void mic_geometry_fill(struct mic_geometry *geo, u32 nodes,
+/* Where things are follows from the region's size, the number of nodes and the lanes'. */
+static void mic_geometry_fill(struct mic_geometry *geo, u64 size, u32 nodes,
 			      u32 lane_size)
 {
 	geo->nodes = nodes;
@@ -29,6 +29,10 @@ static void mic_geometry_fill(struct mic_geometry *geo, u32 nodes,
 	geo->lanes = ALIGN(geo->channels + nodes * nodes *
 			   sizeof(struct mic_region_channel), 4096);
 	geo->slices = geo->lanes + (u64)nodes * nodes * MIC_LANES * lane_size;
+	geo->slice_size = 0;
+	if (size > geo->slices)
+		geo->slice_size = round_down(div_u64(size - geo->slices, nodes),
+					     4096);
 }
 
 /* Half of the region for lanes, the rest for device memory. */
@@ -45,8 +49,7 @@ static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
 	if (nodes < 2)
 		return -ENOSPC;
 	lane = min_t(u64, rounddown_pow_of_two(lane), MIC_LANE_MAX);
-	mic_geometry_fill(geo, nodes, lane);
-	geo->slice_size = round_down(div_u64(size - geo->slices, nodes), 4096);
+	mic_geometry_fill(geo, size, nodes, lane);
 	return 0;
 }
 
@@ -80,6 +83,20 @@ static void mic_region_write_hdr(const struct mic_ivs *ivs,
 	virt_store_release(&hdr->magic, MIC_REGION_MAGIC);
 }
 
+/* One copy, which is then looked at. */
+static void mic_region_read_hdr(const struct mic_region_hdr *shared,
+				struct mic_region_hdr *hdr)
+{
+	memcpy(hdr, shared, sizeof(*hdr));
+	barrier();
+}
+
+static bool mic_region_hdr_is(const struct mic_region_hdr *hdr,
+			      const struct mic_region_hdr *expected)
+{
+	return !memcmp(hdr, expected, offsetof(struct mic_region_hdr, lock));
+}
+
 /*
  * Return: false if another node has taken the lock: it took this one for dead, and
  * what it has formatted others may use already. (Who is stopped between the look and
@@ -111,8 +128,7 @@ static int mic_region_check(struct mic_ivs *ivs,
 	struct mic_geometry *geo = &ivs->geo;
 	struct mic_region_hdr hdr;
 
-	memcpy(&hdr, shared, sizeof(hdr));
-	barrier();
+	mic_region_read_hdr(shared, &hdr);
 	if (hdr.version != MIC_REGION_VERSION) {
 		dev_err(dev, "the region is of version %u, this is %u\n",
 			hdr.version, MIC_REGION_VERSION);
@@ -126,12 +142,11 @@ static int mic_region_check(struct mic_ivs *ivs,
 	if (!mic_nodes_are_possible(hdr.nodes) ||
 	    !mic_lane_is_possible(hdr.lane_size))
 		goto nonsense;
-	mic_geometry_fill(geo, hdr.nodes, hdr.lane_size);
-	geo->slice_size = hdr.slice_size;
+	mic_geometry_fill(geo, hdr.size, hdr.nodes, hdr.lane_size);
+	/* slices of another size, if only smaller, would overlap those of the others */
 	if (hdr.table != geo->table || hdr.channels != geo->channels ||
 	    hdr.lanes != geo->lanes || hdr.slices != geo->slices ||
-	    hdr.slices > hdr.size || !IS_ALIGNED(hdr.slice_size, 4096) ||
-	    hdr.slice_size > div_u64(hdr.size - hdr.slices, hdr.nodes))
+	    hdr.slices > hdr.size || hdr.slice_size != geo->slice_size)
 		goto nonsense;
 	ivs->id = hdr.id;
 	ivs->size = hdr.size;
@@ -157,8 +172,7 @@ static bool mic_region_is_begun(const struct mic_region_hdr *shared)
 {
 	struct mic_region_hdr hdr;
 
-	memcpy(&hdr, shared, sizeof(hdr));
-	barrier();
+	mic_region_read_hdr(shared, &hdr);
 	if (hdr.magic)
 		return hdr.magic == MIC_REGION_MAGIC;
 	return !memchr_inv(shared + 1, 0, MIC_REGION_HDR - sizeof(hdr)) &&
@@ -260,20 +274,39 @@ int mic_region_attach(struct mic_ivs *ivs)
 }
 
 /**
- * mic_region_stands - is this the region that was attached?
+ * mic_region_stands - is the header what this node has attached?
  * @ivs: device
  *
- * Return: false if somebody has written there, or formatted it anew.
+ * Return: false if somebody has written there, or formatted the region anew.
  */
 bool mic_region_stands(const struct mic_ivs *ivs)
 {
+	struct mic_region_hdr expected = {}, hdr;
+
+	mic_region_write_hdr(ivs, &expected);
+	mic_region_read_hdr(ivs->mem, &hdr);
+	return mic_region_hdr_is(&hdr, &expected);
+}
+
+static bool mic_region_has_id(const struct mic_ivs *ivs, u32 *id)
+{
 	const struct mic_region_hdr *hdr = ivs->mem;
 
-	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC &&
-	       READ_ONCE(hdr->version) == MIC_REGION_VERSION &&
-	       READ_ONCE(hdr->id) == ivs->id &&
-	       READ_ONCE(hdr->nodes) == ivs->geo.nodes &&
-	       READ_ONCE(hdr->lane_size) == ivs->geo.lane_size;
+	*id = READ_ONCE(hdr->id);
+	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC;
+}
+
+/**
+ * mic_region_is_same - is it certain that the region was not formatted anew?
+ * @ivs: device that has slept
+ *
+ * Return: true if there is a header with the id of the one that was attached.
+ */
+bool mic_region_is_same(const struct mic_ivs *ivs)
+{
+	u32 id;
+
+	return mic_region_has_id(ivs, &id) && id == ivs->id;
 }
 
 /**
@@ -307,12 +340,11 @@ void mic_region_restore(struct mic_ivs *ivs)
  * mic_region_is_another - was the region formatted anew?
  * @ivs: device that has lost its entry
  *
- * Return: true if there is a header, and not the one that was attached.
+ * Return: true if there is a header, and it has another id.
  */
 bool mic_region_is_another(const struct mic_ivs *ivs)
 {
-	const struct mic_region_hdr *hdr = ivs->mem;
+	u32 id;
 
-	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC &&
-	       !mic_region_stands(ivs);
+	return mic_region_has_id(ivs, &id) && id != ivs->id;
 }

@@ -421,7 +421,7 @@ static int mic_ivs_resume(struct device *dev)
 
 	if (mic_is_aperture(to_pci_dev(dev)))
 		return 0;
-	if (!mic_region_stands(ivs))
+	if (!mic_region_is_same(ivs))
 		return mic_ivs_is_lost(ivs);
 	ivs->doorbell = readl(ivs->regs + MIC_IVS_POSITION) & 0xffff;
 	ivs->other = 0;

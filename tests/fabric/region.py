@@ -7,6 +7,8 @@
   region.py peek OFFSET SIZE         one number
   region.py poke OFFSET SIZE VALUE   one number
   region.py blank                    a header as of a new region
+  region.py header                   its fields
+  region.py hold SECONDS OFFSET SIZE VALUE  one number, again and again
   region.py random SECONDS SEED      random bytes everywhere but in the header
   region.py chosen SECONDS SEED      what looks like something, where it matters
   region.py full SECONDS NODE SLOT   as NODE, which has left SLOT: reads nothing
@@ -170,6 +172,23 @@ def write_chosen(region, rng, seconds):
         time.sleep(rng.uniform(0, 3))
 
 
+def header(region):
+    """All but the lock."""
+    region.geometry()
+    fields = [region.read(offset, size) for offset, size in (
+        (0, 8), (8, 4), (16, 8), (28, 4))]
+    print(*fields, region.nodes, region.lane_size, region.table,
+          region.channels, region.lanes, region.slices, region.slice_size)
+
+
+def hold(region, seconds, offset, size, value):
+    """Without a pause: who owns it writes there, too."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(1000):
+            region.write(offset, size, value)
+
+
 def scribble(region, seconds, offset):
     for _ in until(seconds):
         region.write(offset, 8, random.getrandbits(64))
@@ -307,6 +326,10 @@ def main():
         region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
     elif words[0] == "blank":
         region.mem[0:HEADER] = bytes(HEADER)
+    elif words[0] == "header":
+        header(region)
+    elif words[0] == "hold":
+        hold(region, float(words[1]), *(int(word, 0) for word in words[2:]))
     elif words[0] == "random":
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
