@@ -16,6 +16,23 @@ module_param_named(nodes, mic_nodes, uint, 0444);
 MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
 
 #define MIC_FORMAT_MS	2000	/* after that who formats is taken for dead */
+#define MIC_QUIET_MS	1000	/* and so is, here, whose heart has not beaten */
+
+/**
+ * struct mic_watch - a header that others may write again
+ * @hdr: what it was
+ * @beat: the nodes' hearts when it was that first, or when one of them beat last
+ * @since: when that was, in jiffies
+ * @holder: whom the lock was seen with last
+ * @locked: when that was seen first, in jiffies
+ */
+struct mic_watch {
+	struct mic_region_hdr hdr;
+	u64 beat[MIC_REGION_NODES];
+	unsigned long since;
+	u32 holder;
+	unsigned long locked;
+};
 
 /* Where things are follows from the region's size, the number of nodes and the lanes'. */
 static void mic_geometry_fill(struct mic_geometry *geo, u64 size, u32 nodes,
@@ -221,11 +238,141 @@ static void mic_region_unlock(struct mic_region_hdr *hdr, u32 token)
 	mic_cmpxchg_shared(&hdr->lock, token, 0);
 }
 
+/*
+ * The node table is in the same place in every region. Where one has fewer nodes, what
+ * is behind it does not change unless somebody lives there, either.
+ */
+static u32 mic_watch_nodes(const struct mic_ivs *ivs)
+{
+	if (ivs->mem_size < MIC_REGION_HDR)
+		return 0;
+	return min_t(u64, div_u64(ivs->mem_size - MIC_REGION_HDR,
+				  sizeof(struct mic_region_node)),
+		     MIC_REGION_NODES);
+}
+
+static const struct mic_region_node *mic_watch_node(const struct mic_ivs *ivs,
+						    u32 slot)
+{
+	return ivs->mem + MIC_REGION_HDR +
+	       slot * sizeof(struct mic_region_node);
+}
+
+/* What there is now. */
+static void mic_watch_begin(struct mic_watch *watch, const struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < mic_watch_nodes(ivs); i++)
+		watch->beat[i] = READ_ONCE(mic_watch_node(ivs, i)->heartbeat);
+	mic_region_read_hdr(ivs->mem, &watch->hdr);
+	watch->since = jiffies;
+}
+
+/* Is it still that? */
+static bool mic_watch_stands(const struct mic_watch *watch,
+			     const struct mic_ivs *ivs)
+{
+	struct mic_region_hdr hdr;
+
+	mic_region_read_hdr(ivs->mem, &hdr);
+	return mic_region_hdr_is(&hdr, &watch->hdr);
+}
+
+/* Is it not, or has a heart beaten? Of whom does not matter: somebody lives there. */
+static bool mic_watch_is_over(const struct mic_watch *watch,
+			      const struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < mic_watch_nodes(ivs); i++)
+		if (READ_ONCE(mic_watch_node(ivs, i)->heartbeat) !=
+		    watch->beat[i])
+			return true;
+	return !mic_watch_stands(watch, ivs);
+}
+
+/* Has there ever been a node? */
+static bool mic_watch_any(const struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < mic_watch_nodes(ivs); i++)
+		if (READ_ONCE(mic_watch_node(ivs, i)->owner) ||
+		    READ_ONCE(mic_watch_node(ivs, i)->heartbeat))
+			return true;
+	return false;
+}
+
+/*
+ * Is there nobody who is going to write a header where there is none? All are dead if
+ * no heart beats for a while; a machine that died has left its entry there perhaps.
+ */
+static bool mic_watch_is_quiet(struct mic_watch *watch,
+			       const struct mic_ivs *ivs)
+{
+	if (mic_watch_is_over(watch, ivs))
+		mic_watch_begin(watch, ivs);
+	return !mic_watch_any(ivs) ||
+	       time_after(jiffies, watch->since +
+				   msecs_to_jiffies(MIC_QUIET_MS));
+}
+
+/* Return: 0, -EAGAIN: another node is there or may be, or an error. */
+static int mic_region_format_new(struct mic_ivs *ivs, struct mic_watch *watch)
+{
+	struct mic_region_hdr *hdr = ivs->mem;
+	bool formatted;
+	u32 token;
+	int err;
+
+	token = mic_region_lock(hdr, &watch->holder, &watch->locked);
+	if (!token)
+		return -EAGAIN;
+	if (READ_ONCE(hdr->magic) == MIC_REGION_MAGIC ||
+	    !mic_watch_is_quiet(watch, ivs)) {
+		mic_region_unlock(hdr, token);
+		return -EAGAIN;
+	}
+	err = mic_geometry_choose(&ivs->geo, ivs->mem_size);
+	if (err) {
+		dev_err(&ivs->pdev->dev, "the region is too small\n");
+		mic_region_unlock(hdr, token);
+		return err;
+	}
+	formatted = mic_region_format(ivs, hdr, token);
+	mic_region_unlock(hdr, token);
+	if (!formatted)
+		return -EAGAIN;
+	dev_info(&ivs->pdev->dev, "formatted the region for %u nodes\n",
+		 ivs->geo.nodes);
+	return 0;
+}
+
+/* Return: 0, -EAGAIN: it is not clear yet what is there, or an error. */
+static int mic_region_try(struct mic_ivs *ivs, struct mic_watch *watch)
+{
+	struct mic_region_hdr *hdr = ivs->mem;
+
+	/* the magic before everything else */
+	if (virt_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
+		return mic_region_check(ivs, hdr);
+	if (!mic_watch_is_quiet(watch, ivs))
+		return -EAGAIN;
+	if (mic_region_is_foreign(hdr)) {
+		dev_err(&ivs->pdev->dev,
+			"the region is in use by something else\n");
+		return -EBUSY;
+	}
+	return mic_region_format_new(ivs, watch);
+}
+
 /**
  * mic_region_attach - have a region with a header that makes sense
  * @ivs: device; @mem and @mem_size are set
  *
- * Formats a blank region, unless another node is at it.
+ * Formats a blank region, unless another node is at it, or lives there: then somebody
+ * has overwritten the header, and that one writes it again.
  *
  * Context: process context, sleeps.
  * Return: 0 or an error.
@@ -233,43 +380,18 @@ static void mic_region_unlock(struct mic_region_hdr *hdr, u32 token)
 int mic_region_attach(struct mic_ivs *ivs)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(4 * MIC_FORMAT_MS);
-	struct mic_region_hdr *hdr = ivs->mem;
-	unsigned long since = jiffies;
-	u32 holder = 0, token;
-	bool formatted;
+	struct mic_watch watch = { .locked = jiffies };
 	int err;
 
+	mic_watch_begin(&watch, ivs);
 	do {
-		/* the magic before everything else */
-		if (virt_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
-			return mic_region_check(ivs, hdr);
-		if (mic_region_is_foreign(hdr))
-			break;
-		token = mic_region_lock(hdr, &holder, &since);
-		if (!token) {
-			msleep(20);
-			continue;
-		}
-		if (READ_ONCE(hdr->magic) == MIC_REGION_MAGIC) {
-			mic_region_unlock(hdr, token);
-			continue;
-		}
-		err = mic_geometry_choose(&ivs->geo, ivs->mem_size);
-		if (err) {
-			dev_err(&ivs->pdev->dev, "the region is too small\n");
-			mic_region_unlock(hdr, token);
+		err = mic_region_try(ivs, &watch);
+		if (err != -EAGAIN)
 			return err;
-		}
-		formatted = mic_region_format(ivs, hdr, token);
-		mic_region_unlock(hdr, token);
-		if (!formatted)
-			continue;
-		dev_info(&ivs->pdev->dev, "formatted the region for %u nodes\n",
-			 ivs->geo.nodes);
-		return 0;
+		msleep(20);
 	} while (time_before(jiffies, end));
 
-	dev_err(&ivs->pdev->dev, "the region is in use by something else\n");
+	dev_err(&ivs->pdev->dev, "the region gets no header that stays\n");
 	return -EBUSY;
 }
 

@@ -8,7 +8,6 @@
   region.py poke OFFSET SIZE VALUE   one number
   region.py blank                    a header as of a new region
   region.py header                   its fields
-  region.py hold SECONDS OFFSET SIZE VALUE  one number, again and again
   region.py random SECONDS SEED      random bytes everywhere but in the header
   region.py chosen SECONDS SEED      what looks like something, where it matters
   region.py full SECONDS NODE SLOT   as NODE, which has left SLOT: reads nothing
@@ -18,6 +17,7 @@
   region.py usurp SECONDS SLOT       has an entry whose node is there
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
   region.py copy SECONDS FROM TO SIZE  what is in one place also in another
+  region.py again SECONDS PAUSE poke|blank ...  that, and after so many seconds again
 
 The offsets are those of Documentation/fabric.md.
 """
@@ -181,12 +181,17 @@ def header(region):
           region.channels, region.lanes, region.slices, region.slice_size)
 
 
-def hold(region, seconds, offset, size, value):
-    """Without a pause: who owns it writes there, too."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for _ in range(1000):
-            region.write(offset, size, value)
+def again(region, seconds, pause, words):
+    for _ in until(seconds):
+        write_once(region, words)
+        time.sleep(pause)
+
+
+def write_once(region, words):
+    if words[0] == "blank":
+        region.mem[0:HEADER] = bytes(HEADER)
+    else:
+        region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
 
 
 def scribble(region, seconds, offset):
@@ -322,14 +327,12 @@ def main():
         print(region.path, region.start)
     elif words[0] == "peek":
         print(region.read(int(words[1], 0), int(words[2])))
-    elif words[0] == "poke":
-        region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
-    elif words[0] == "blank":
-        region.mem[0:HEADER] = bytes(HEADER)
+    elif words[0] in ("poke", "blank"):
+        write_once(region, words)
     elif words[0] == "header":
         header(region)
-    elif words[0] == "hold":
-        hold(region, float(words[1]), *(int(word, 0) for word in words[2:]))
+    elif words[0] == "again":
+        again(region, float(words[1]), float(words[2]), words[3:])
     elif words[0] == "random":
         write_random(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "chosen":
