@@ -21,7 +21,8 @@ MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
 /**
  * struct mic_watch - a header that others may write again
  * @hdr: what it was
- * @beat: the nodes' hearts when it was that first, or when one of them beat last
+ * @beat: the nodes' hearts when it was that first; where there is no header, when one
+ *	of them beat last
  * @since: when that was, in jiffies
  * @holder: whom the lock was seen with last
  * @locked: when that was seen first, in jiffies
@@ -34,7 +35,7 @@ struct mic_watch {
 	unsigned long locked;
 };
 
-/* Where things are follows from the region's size, the number of nodes and the lanes'. */
+/* Where things are follows from the region's size, how many nodes, and the lanes' size. */
 static void mic_geometry_fill(struct mic_geometry *geo, u64 size, u32 nodes,
 			      u32 lane_size)
 {
@@ -138,35 +139,34 @@ static bool mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr,
 	return true;
 }
 
+/* @hdr: a copy. */
 static int mic_region_check(struct mic_ivs *ivs,
-			    const struct mic_region_hdr *shared)
+			    const struct mic_region_hdr *hdr)
 {
 	struct device *dev = &ivs->pdev->dev;
 	struct mic_geometry *geo = &ivs->geo;
-	struct mic_region_hdr hdr;
 
-	mic_region_read_hdr(shared, &hdr);
-	if (hdr.version != MIC_REGION_VERSION) {
+	if (hdr->version != MIC_REGION_VERSION) {
 		dev_err(dev, "the region is of version %u, this is %u\n",
-			hdr.version, MIC_REGION_VERSION);
+			hdr->version, MIC_REGION_VERSION);
 		return -EPROTONOSUPPORT;
 	}
-	if (hdr.size > ivs->mem_size) {
+	if (hdr->size > ivs->mem_size) {
 		dev_err(dev, "the region has %llu bytes, the device %llu\n",
-			hdr.size, ivs->mem_size);
+			hdr->size, ivs->mem_size);
 		return -EOVERFLOW;
 	}
-	if (!mic_nodes_are_possible(hdr.nodes) ||
-	    !mic_lane_is_possible(hdr.lane_size))
+	if (!mic_nodes_are_possible(hdr->nodes) ||
+	    !mic_lane_is_possible(hdr->lane_size))
 		goto nonsense;
-	mic_geometry_fill(geo, hdr.size, hdr.nodes, hdr.lane_size);
+	mic_geometry_fill(geo, hdr->size, hdr->nodes, hdr->lane_size);
 	/* slices of another size, if only smaller, would overlap those of the others */
-	if (hdr.table != geo->table || hdr.channels != geo->channels ||
-	    hdr.lanes != geo->lanes || hdr.slices != geo->slices ||
-	    hdr.slices > hdr.size || hdr.slice_size != geo->slice_size)
+	if (hdr->table != geo->table || hdr->channels != geo->channels ||
+	    hdr->lanes != geo->lanes || hdr->slices != geo->slices ||
+	    hdr->slices > hdr->size || hdr->slice_size != geo->slice_size)
 		goto nonsense;
-	ivs->id = hdr.id;
-	ivs->size = hdr.size;
+	ivs->id = hdr->id;
+	ivs->size = hdr->size;
 	return 0;
 
 nonsense:
@@ -318,6 +318,45 @@ static bool mic_watch_is_quiet(struct mic_watch *watch,
 				   msecs_to_jiffies(MIC_QUIET_MS));
 }
 
+/*
+ * Have those who have entries beaten twice, or are they dead? Behind the entries that
+ * the header has, if it is right, is what looks like entries at times.
+ */
+static bool mic_watch_is_ripe(const struct mic_watch *watch,
+			      const struct mic_ivs *ivs)
+{
+	unsigned long ms = 0;
+	u32 i;
+
+	for (i = 0; i < mic_watch_nodes(ivs); i++) {
+		const struct mic_region_node *entry = mic_watch_node(ivs, i);
+
+		if (!READ_ONCE(entry->owner))
+			continue;
+		ms = max_t(unsigned long, ms, 3 * MIC_IVS_TICK_MS);
+		if (i < watch->hdr.nodes &&
+		    READ_ONCE(entry->heartbeat) - watch->beat[i] < 2)
+			ms = MIC_QUIET_MS;
+	}
+	return !ms || time_after(jiffies, watch->since + msecs_to_jiffies(ms));
+}
+
+/*
+ * Is the header what the nodes keep there? After each beat they write it again if it
+ * is not what they know, and so have done it all before the second.
+ */
+static bool mic_watch_is_settled(struct mic_watch *watch,
+				 const struct mic_ivs *ivs)
+{
+	bool ripe = mic_watch_is_ripe(watch, ivs);
+
+	virt_rmb();	/* the beats, then the header */
+	if (mic_watch_stands(watch, ivs))
+		return ripe;
+	mic_watch_begin(watch, ivs);
+	return false;
+}
+
 /* Return: 0, -EAGAIN: another node is there or may be, or an error. */
 static int mic_region_format_new(struct mic_ivs *ivs, struct mic_watch *watch)
 {
@@ -356,7 +395,8 @@ static int mic_region_try(struct mic_ivs *ivs, struct mic_watch *watch)
 
 	/* the magic before everything else */
 	if (virt_load_acquire(&hdr->magic) == MIC_REGION_MAGIC)
-		return mic_region_check(ivs, hdr);
+		return mic_watch_is_settled(watch, ivs) ?
+			       mic_region_check(ivs, &watch->hdr) : -EAGAIN;
 	if (!mic_watch_is_quiet(watch, ivs))
 		return -EAGAIN;
 	if (mic_region_is_foreign(hdr)) {
@@ -372,7 +412,8 @@ static int mic_region_try(struct mic_ivs *ivs, struct mic_watch *watch)
  * @ivs: device; @mem and @mem_size are set
  *
  * Formats a blank region, unless another node is at it, or lives there: then somebody
- * has overwritten the header, and that one writes it again.
+ * has overwritten the header, and that one writes it again. Nor is a header believed
+ * before those who live there have had the time to.
  *
  * Context: process context, sleeps.
  * Return: 0 or an error.
