@@ -35,7 +35,7 @@ struct mic_watch {
 	unsigned long locked;
 };
 
-/* Where things are follows from the region's size, how many nodes, and the lanes' size. */
+/* Where things are follows from the sizes of region and lanes, and the number of nodes. */
 static void mic_geometry_fill(struct mic_geometry *geo, u64 size, u32 nodes,
 			      u32 lane_size)
 {

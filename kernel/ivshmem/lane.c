@@ -177,3 +177,18 @@ void mic_lane_advance(struct mic_lane_rx *lane, u32 bytes)
 	/* what was read of the record before the room it gives */
 	virt_store_release(lane->cons, lane->tail);
 }
+
+/**
+ * mic_lane_say_again - publish how far this side has read, if that is not there
+ * @lane: lane
+ *
+ * Return: whether somebody else has written there.
+ */
+bool mic_lane_say_again(struct mic_lane_rx *lane)
+{
+	if (READ_ONCE(*lane->cons) == lane->tail)
+		return false;
+	/* as in mic_lane_advance() */
+	virt_store_release(lane->cons, lane->tail);
+	return true;
+}

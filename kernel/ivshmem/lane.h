@@ -64,5 +64,6 @@ bool mic_lane_pending(const struct mic_lane_rx *lane);
 int mic_lane_peek(struct mic_lane_rx *lane, struct mic_rec *rec,
 		  const void **at);
 void mic_lane_advance(struct mic_lane_rx *lane, u32 bytes);
+bool mic_lane_say_again(struct mic_lane_rx *lane);
 
 #endif /* MIC_IVSHMEM_LANE_H */

@@ -335,6 +335,25 @@ static void mic_path_wait(struct mic_path *path, bool busy)
 		mic_path_sleep(path);
 }
 
+/*
+ * Anybody can write where this side says how far it has read. Where nothing comes it
+ * would never say so again, and the other side might find no room for ever. It looks
+ * itself with every tick, so it is rung only if it waits, and nobody is kept busy.
+ */
+static void mic_path_say_again(struct mic_path *path)
+{
+	bool any = false;
+	int i;
+
+	for (i = 0; i < MIC_LANES; i++)
+		any |= mic_lane_say_again(&path->rx[i]);
+	if (!any)
+		return;
+	virt_mb();	/* the room given, then the look whether it is wanted */
+	if (READ_ONCE(path->rx_ch->want_room))
+		mic_path_ring(path);
+}
+
 /* Look once at everything. Return: whether there were records. */
 static bool mic_path_turn(struct mic_path *path)
 {
@@ -347,6 +366,7 @@ static bool mic_path_turn(struct mic_path *path)
 		mic_path_look_for_room(path);
 		mic_remote_expire(path);
 		any = mic_path_receive(path, MIC_PATH_BATCH);
+		mic_path_say_again(path);
 	}
 	mic_path_unlock(path, noio);
 	return any;
