@@ -37,6 +37,7 @@ enum mic_ivs_limits {
 	MIC_IVS_TICK_MS = 100,		/* between heartbeats */
 	MIC_IVS_ANSWER_MS = 10000,	/* after that an answer is lost */
 	MIC_IVS_PASS_MS = 20,		/* others go before a waiter no longer */
+	MIC_IVS_RECALL_MS = 1000,	/* from recall to recall of the same grant */
 	MIC_IVS_STUCK_MS = 1000,	/* without room, so do datagrams */
 	MIC_GIDS_UNREAD = 1,		/* odd: no sequence that can be read */
 	MIC_IVS_SESSION_MS = 200,	/* from session to session, at least */
@@ -218,6 +219,7 @@ struct mic_served {
  * @used: there is a grant
  * @revoked: the other node has been told to give it back
  * @since: when, in jiffies
+ * @told: when that was last, in jiffies
  */
 struct mic_share {
 	struct mic_grant *grant;
@@ -228,6 +230,7 @@ struct mic_share {
 	bool used;
 	bool revoked;
 	unsigned long since;
+	unsigned long told;
 };
 
 /**

@@ -55,14 +55,19 @@ static void mic_share_set(struct mic_path *path, u32 slot, u32 live)
 		mic_share_write(path, slot, live);
 }
 
+static void mic_share_note_recall(struct mic_share *share)
+{
+	if (!share->revoked)
+		share->since = jiffies;
+	share->revoked = true;
+	share->told = jiffies;
+}
+
 /* The pages are to be given back. */
 static void mic_share_recall(struct mic_path *path, u32 slot)
 {
-	struct mic_share *share = &path->share[slot];
-
 	lockdep_assert_held(&path->share_lock);
-	share->revoked = true;
-	share->since = jiffies;
+	mic_share_note_recall(&path->share[slot]);
 	mic_share_set(path, slot, 0);
 }
 
@@ -168,6 +173,19 @@ static bool mic_share_is_overdue(const struct mic_path *path,
 }
 
 /*
+ * A path that is down has no grants. Once more if there is no answer: anybody can
+ * write over the recall, and over the answer.
+ */
+static bool mic_share_is_to_recall(const struct mic_path *path,
+				   const struct mic_share *share)
+{
+	if (!share->revoked)
+		return !READ_ONCE(path->up);
+	return time_after(jiffies, share->told +
+				   msecs_to_jiffies(MIC_IVS_RECALL_MS));
+}
+
+/*
  * The pages can be something else. Those of the slice also if this node leaves
  * before the other has given them back: the next owner asks. Others would be
  * anybody's; they stay what they are.
@@ -209,7 +227,7 @@ static bool mic_share_reap(struct mic_path *path, u32 slot, bool all)
 		*share = (struct mic_share) { .gen = was.gen };
 		path->nshares--;
 		path->silent = false;
-	} else if (!share->revoked && !READ_ONCE(path->up)) {
+	} else if (mic_share_is_to_recall(path, share)) {
 		mic_share_recall(path, slot);
 		recalled = true;
 	} else if (mic_share_is_overdue(path, share)) {
@@ -532,9 +550,7 @@ static void mic_share_inherit_slot(struct mic_path *path, u32 slot)
 	if (gen && gen != share->gen)
 		was = mic_share_replace(path, slot, gen);
 	if (share->used) {
-		if (!share->revoked)
-			share->since = jiffies;
-		share->revoked = true;
+		mic_share_note_recall(share);
 		mic_share_write(path, slot, 0);
 	}
 	spin_unlock(&path->share_lock);
