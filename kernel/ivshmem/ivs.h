@@ -428,9 +428,16 @@ struct mic_path {
 	struct list_head aperture_entry;
 };
 
-/* What an interface's private part is. */
+/**
+ * struct mic_net - an interface's private part
+ * @ivs: region
+ * @lock: protects @gone, held while the carrier changes
+ * @gone: the interface is being unregistered
+ */
 struct mic_net {
 	struct mic_ivs *ivs;
+	spinlock_t lock;
+	bool gone;
 };
 
 static inline struct mic_ivs *mic_net_ivs(const struct net_device *ndev)
@@ -596,6 +603,7 @@ void mic_beacons_announce(struct mic_ivs *ivs);
 int mic_net_create(struct mic_ivs *ivs);
 void mic_net_unregister(struct mic_ivs *ivs);
 void mic_net_free(struct mic_ivs *ivs);
+void mic_net_set_carrier(struct mic_ivs *ivs, bool on);
 void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 		     const void *at);
 void mic_net_room(struct mic_path *path);

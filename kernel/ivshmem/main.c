@@ -51,7 +51,7 @@ static void mic_ivs_lose_entry(struct mic_ivs *ivs)
 {
 	dev_err_ratelimited(&ivs->pdev->dev, "another node took entry %u\n",
 			    ivs->slot);
-	netif_carrier_off(ivs->ndev);
+	mic_net_set_carrier(ivs, false);
 	ivs->other = 0;
 	WRITE_ONCE(ivs->term, 0);
 }
@@ -96,7 +96,7 @@ static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
 		return;
 	mic_ivs_begin_term(ivs);
 	dev_info_ratelimited(&ivs->pdev->dev, "node %u again\n", ivs->slot);
-	netif_carrier_on(ivs->ndev);
+	mic_net_set_carrier(ivs, true);
 	WRITE_ONCE(ivs->gids_dirty, true);
 }
 
@@ -355,7 +355,7 @@ static int mic_ivs_suspend(struct device *dev)
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i])
 			mic_path_park(ivs->path[i]);
-	netif_carrier_off(ivs->ndev);
+	mic_net_set_carrier(ivs, false);
 	WRITE_ONCE(ivs->term, 0);
 	return 0;
 }

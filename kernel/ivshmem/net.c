@@ -302,7 +302,18 @@ static int mic_net_stop(struct net_device *ndev)
 	return 0;
 }
 
+/* From here on its references are waited for: see mic_net_set_carrier(). */
+static void mic_net_uninit(struct net_device *ndev)
+{
+	struct mic_net *net = netdev_priv(ndev);
+
+	spin_lock(&net->lock);
+	net->gone = true;
+	spin_unlock(&net->lock);
+}
+
 static const struct net_device_ops mic_net_ops = {
+	.ndo_uninit = mic_net_uninit,
 	.ndo_open = mic_net_open,
 	.ndo_stop = mic_net_stop,
 	.ndo_start_xmit = mic_net_xmit,
@@ -348,6 +359,7 @@ static void mic_net_set_mac(struct mic_ivs *ivs, struct net_device *ndev)
 int mic_net_create(struct mic_ivs *ivs)
 {
 	struct net_device *ndev;
+	struct mic_net *net;
 	int err;
 
 	/* udev shall not name it by where the PCI device is */
@@ -356,7 +368,9 @@ int mic_net_create(struct mic_ivs *ivs)
 				ivs->geo.nodes, 1);
 	if (!ndev)
 		return -ENOMEM;
-	((struct mic_net *)netdev_priv(ndev))->ivs = ivs;
+	net = netdev_priv(ndev);
+	net->ivs = ivs;
+	spin_lock_init(&net->lock);
 	ndev->tstats = netdev_alloc_pcpu_stats(struct pcpu_sw_netstats);
 	if (!ndev->tstats) {
 		free_netdev(ndev);
@@ -369,6 +383,28 @@ int mic_net_create(struct mic_ivs *ivs)
 	if (err)
 		mic_net_free(ivs);
 	return err;
+}
+
+/**
+ * mic_net_set_carrier - say whether the interface leads anywhere
+ * @ivs: device with an interface, which may be unregistered meanwhile
+ * @on: does it?
+ *
+ * The kernel queues a change with a reference to the interface. There must be no more
+ * of these when they have been waited for.
+ *
+ * Context: process context.
+ */
+void mic_net_set_carrier(struct mic_ivs *ivs, bool on)
+{
+	struct mic_net *net = netdev_priv(ivs->ndev);
+
+	spin_lock(&net->lock);
+	if (!net->gone && on)
+		netif_carrier_on(ivs->ndev);
+	else if (!net->gone)
+		netif_carrier_off(ivs->ndev);
+	spin_unlock(&net->lock);
 }
 
 /**
