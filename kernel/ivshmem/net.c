@@ -226,7 +226,11 @@ static struct sk_buff *mic_net_alloc(u32 len)
 	return skb;
 }
 
-/* The frame is ours: what its header says about offloads is checked here. */
+/*
+ * The frame is ours: what its header says about offloads is checked here. Who takes
+ * the interface down, or to another namespace, waits for RCU afterwards, so that is
+ * looked at under it.
+ */
 static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
 			    const struct virtio_net_hdr *vnet)
 {
@@ -240,8 +244,15 @@ static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
 	}
 	skb->protocol = eth_type_trans(skb, ndev);
 	local_bh_disable();
-	dev_sw_netstats_rx_add(ndev, len);
-	netif_receive_skb(skb);
+	rcu_read_lock();
+	if (netif_running(ndev)) {
+		dev_sw_netstats_rx_add(ndev, len);
+		netif_receive_skb(skb);
+	} else {
+		DEV_STATS_INC(ndev, rx_dropped);
+		kfree_skb(skb);
+	}
+	rcu_read_unlock();
 	local_bh_enable();
 }
 
