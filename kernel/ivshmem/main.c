@@ -17,6 +17,9 @@
 /* Of its own: a heart has to beat, and memory to be given back, also without memory. */
 struct workqueue_struct *mic_ivs_wq;
 
+/* What takes a device away waits for others that have no memory set aside. */
+static struct workqueue_struct *mic_ivs_release_wq;
+
 /**
  * mic_ivs_ring - interrupt another node
  * @ivs: device
@@ -409,7 +412,7 @@ static int mic_ivs_is_lost(struct mic_ivs *ivs)
 		return -ENOMEM;
 	INIT_WORK(&release->work, mic_ivs_release);
 	release->dev = get_device(&ivs->pdev->dev);
-	queue_work(mic_ivs_wq, &release->work);
+	queue_work(mic_ivs_release_wq, &release->work);
 	return -ENODEV;
 }
 
@@ -460,12 +463,22 @@ static int __init mic_ivs_init(void)
 	mic_ivs_wq = alloc_workqueue("mic_ivs", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!mic_ivs_wq)
 		return -ENOMEM;
+	mic_ivs_release_wq = alloc_workqueue("mic_ivs_release", WQ_UNBOUND, 0);
+	if (!mic_ivs_release_wq) {
+		err = -ENOMEM;
+		goto err_wq;
+	}
 	mic_beacons_create();
 	err = pci_register_driver(&mic_ivs_driver);
-	if (err) {
-		mic_beacons_destroy();
-		destroy_workqueue(mic_ivs_wq);
-	}
+	if (err)
+		goto err_beacons;
+	return 0;
+
+err_beacons:
+	mic_beacons_destroy();
+	destroy_workqueue(mic_ivs_release_wq);
+err_wq:
+	destroy_workqueue(mic_ivs_wq);
 	return err;
 }
 module_init(mic_ivs_init);
@@ -473,6 +486,7 @@ module_init(mic_ivs_init);
 static void __exit mic_ivs_exit(void)
 {
 	pci_unregister_driver(&mic_ivs_driver);
+	destroy_workqueue(mic_ivs_release_wq);
 	mic_beacons_destroy();
 	destroy_workqueue(mic_ivs_wq);
 }
