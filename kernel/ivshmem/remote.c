@@ -21,6 +21,9 @@
 
 static_assert(MIC_GROUP_ROOM <= MIC_LANE_MIN);
 
+/* Waiters that are looked at under the lock before others get it. */
+#define MIC_WAKE_BATCH		64
+
 /* Does data travel with the request? */
 static bool mic_op_has_data(const struct mic_op *op)
 {
@@ -408,16 +411,37 @@ unlock:
 	return ret;
 }
 
-static void mic_remote_wake_waiters(struct mic_path *path, enum mic_ack ack)
+/*
+ * Wake those that wait, or only those that send datagrams. There may be one of each
+ * queue pair, so the lock is dropped now and then. Nobody is added meanwhile: the
+ * caller has &mic_path.tx_mutex, or the path is down. Who cancels relies on each being
+ * taken off its list and woken in one go. Return: how many they were.
+ */
+static u32 mic_remote_wake_waiters(struct mic_path *path, enum mic_ack ack,
+				   bool all)
 {
+	u32 seen = 0, woken = 0;
 	struct mic_op *op;
+	LIST_HEAD(queue);
 
 	lockdep_assert_held(&path->lock);
-	while (!list_empty(&path->waiters)) {
-		op = list_first_entry(&path->waiters, struct mic_op, entry);
-		list_del_init(&op->entry);
-		op->done(op, ack);
+	list_splice_init(&path->waiters, &queue);
+	while (!list_empty(&queue)) {
+		op = list_first_entry(&queue, struct mic_op, entry);
+		if (all || !mic_op_is_reliable(op)) {
+			list_del_init(&op->entry);
+			op->done(op, ack);
+			woken++;
+		} else {
+			list_move_tail(&op->entry, &path->waiters);
+		}
+		if (++seen % MIC_WAKE_BATCH)
+			continue;
+		spin_unlock(&path->lock);
+		cond_resched();
+		spin_lock(&path->lock);
 	}
+	return woken;
 }
 
 /**
@@ -435,7 +459,7 @@ void mic_remote_room(struct mic_path *path)
 			  MIC_GROUP_ROOM) > 0) {
 		path->stuck = false;
 		spin_lock(&path->lock);
-		mic_remote_wake_waiters(path, MIC_ACK_AGAIN);
+		mic_remote_wake_waiters(path, MIC_ACK_AGAIN, true);
 		spin_unlock(&path->lock);
 	}
 	mutex_unlock(&path->tx_mutex);
@@ -446,7 +470,6 @@ static void mic_remote_expire_waiters(struct mic_path *path)
 {
 	const unsigned long stuck = msecs_to_jiffies(MIC_IVS_STUCK_MS);
 	const unsigned long limit = msecs_to_jiffies(MIC_IVS_ANSWER_MS);
-	struct mic_op *op, *next;
 
 	lockdep_assert_held(&path->tx_mutex);
 	spin_lock(&path->lock);
@@ -454,18 +477,11 @@ static void mic_remote_expire_waiters(struct mic_path *path)
 	    time_before(jiffies, path->waiting + stuck))
 		goto unlock;
 	path->stuck = true;
-	list_for_each_entry_safe(op, next, &path->waiters, entry) {
-		if (mic_op_is_reliable(op))
-			continue;
-		path->stat[MIC_STAT_EXPIRED]++;
-		list_del_init(&op->entry);
-		op->done(op, MIC_ACK_OK);
-	}
-	if (time_before(jiffies, path->waiting + limit))
-		goto unlock;
-	list_for_each_entry(op, &path->waiters, entry)
-		path->stat[MIC_STAT_EXPIRED]++;
-	mic_remote_wake_waiters(path, MIC_ACK_NONE);
+	path->stat[MIC_STAT_EXPIRED] +=
+		mic_remote_wake_waiters(path, MIC_ACK_OK, false);
+	if (time_after_eq(jiffies, path->waiting + limit))
+		path->stat[MIC_STAT_EXPIRED] +=
+			mic_remote_wake_waiters(path, MIC_ACK_NONE, true);
 unlock:
 	spin_unlock(&path->lock);
 }
@@ -519,7 +535,7 @@ void mic_remote_fail(struct mic_path *path)
 		op = mic_pending_del(path, slot);
 		op->done(op, MIC_ACK_NONE);
 	}
-	mic_remote_wake_waiters(path, MIC_ACK_NONE);
+	mic_remote_wake_waiters(path, MIC_ACK_NONE, true);
 	spin_unlock(&path->lock);
 }
 
