@@ -543,6 +543,7 @@ void mic_remote_room(struct mic_path *path);
 void mic_remote_expire(struct mic_path *path);
 void mic_remote_fail(struct mic_path *path);
 int mic_remote_ping(struct mic_path *path);
+int mic_remote_await_pong(struct mic_path *path, unsigned long end);
 
 /* answer.c: what it is answered */
 void mic_answer_init(struct mic_path *path);

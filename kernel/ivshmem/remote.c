@@ -540,14 +540,13 @@ void mic_remote_fail(struct mic_path *path)
 }
 
 /**
- * mic_remote_ping - have the other node answer
+ * mic_remote_ping - ask the other node for an answer
  * @path: path
  *
  * Through the same lanes as requests and their answers.
  *
- * Context: process context, sleeps; one at a time.
- * Return: 0; -EAGAIN: it could not be sent; -ECONNRESET: the path went down
- * meanwhile; -ETIMEDOUT: no answer came.
+ * Context: process context, sleeps; one at a time, with mic_remote_await_pong().
+ * Return: 0, or -EAGAIN: it could not be sent.
  */
 int mic_remote_ping(struct mic_path *path)
 {
@@ -557,9 +556,7 @@ int mic_remote_ping(struct mic_path *path)
 		.type = MIC_REC_PING,
 		.tag = get_random_u32() ?: 1,
 	};
-	const unsigned long tick = msecs_to_jiffies(MIC_IVS_TICK_MS);
 	bool sent = false;
-	int ms;
 
 	reinit_completion(&path->pong);
 	WRITE_ONCE(path->ping, rec.tag);
@@ -572,13 +569,31 @@ int mic_remote_ping(struct mic_path *path)
 		sent = true;
 	}
 	mutex_unlock(&path->tx_mutex);
-	if (!sent)
-		return -EAGAIN;
-	for (ms = 0; ms < MIC_IVS_ANSWER_MS; ms += MIC_IVS_TICK_MS) {
-		if (wait_for_completion_timeout(&path->pong, tick))
-			return 0;
+	return sent ? 0 : -EAGAIN;
+}
+
+/**
+ * mic_remote_await_pong - wait for that answer
+ * @path: path
+ * @end: no longer than that, in jiffies
+ *
+ * Context: process context, sleeps.
+ * Return: 0; -ECONNRESET: the path went down meanwhile; -ETIMEDOUT: no answer came;
+ * -EINTR: the process is killed.
+ */
+int mic_remote_await_pong(struct mic_path *path, unsigned long end)
+{
+	const long tick = msecs_to_jiffies(MIC_IVS_TICK_MS);
+	long left, got;
+
+	do {
+		left = end - jiffies;
+		got = wait_for_completion_killable_timeout(&path->pong,
+							   clamp(left, 0L, tick));
+		if (got)
+			return got > 0 ? 0 : -EINTR;
 		if (!READ_ONCE(path->up))
 			return -ECONNRESET;
-	}
+	} while (left > 0);
 	return -ETIMEDOUT;
 }
