@@ -15,6 +15,7 @@
   region.py pads SECONDS NODE SLOT   sends records without a meaning
   region.py words SECONDS NODE SLOT  begins a session, and another, and another
   region.py usurp SECONDS SLOT       has an entry whose node is there
+  region.py free SECONDS             all entries are nobody's, again and again
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
   region.py copy SECONDS FROM TO SIZE  what is in one place also in another
   region.py again SECONDS PAUSE poke|blank ...  that, and after so many seconds again
@@ -218,6 +219,14 @@ def usurp(region, seconds, slot):
         time.sleep(0.02)
 
 
+def free(region, seconds):
+    region.geometry()
+    for _ in until(seconds):
+        for slot in range(region.nodes):
+            region.write(region.table + slot * NODE, 4, 0)
+        time.sleep(0.01)
+
+
 def gid_of(node):
     return bytes(10) + b"\xff\xff" + bytes((10, 80, 0, node + 1))
 
@@ -339,6 +348,8 @@ def main():
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "usurp":
         usurp(region, float(words[1]), int(words[2]))
+    elif words[0] == "free":
+        free(region, float(words[1]))
     elif words[0] == "scribble":
         scribble(region, float(words[1]), int(words[2], 0))
     elif words[0] == "copy":
