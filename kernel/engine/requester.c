@@ -193,7 +193,7 @@ static void mic_req_acked(struct mic_qp *qp, struct mic_budget *budget)
 	req->done += req->op.seg_len;
 	budget->bytes -= (s64)req->op.seg_len * copies;
 	mic_qp_count_add(qp, mic_bytes_counter(req->op.code),
-		      req->op.seg_len);
+			 req->op.seg_len);
 	if (req->op.flags & MIC_OP_LAST) {
 		budget->wqes -= copies;
 		mic_req_succeed(qp);

@@ -200,6 +200,15 @@ static inline u32 mic_trace_mtu(const struct mic_qp *qp)
 	return ib_mtu_enum_to_int(qp->attr.path_mtu);
 }
 
+/* The first bytes of a segment. */
+static inline void mic_trace_copy(void *to, u32 bytes, const struct mic_op *op)
+{
+	const struct mic_seg seg = mic_linear_seg(to, bytes);
+	const struct mic_sgl sgl = { .seg = &seg, .nseg = 1 };
+
+	mic_sgl_copy(&sgl, 0, op->data, op->seg_off, bytes);
+}
+
 #endif /* MIC_TRACE_HELPERS */
 
 /* A kernel consumer posted a request; it is not in the ring yet. */
@@ -325,16 +334,12 @@ TRACE_EVENT(mic_data,
 			     __field(u32, seg_off)
 			     __dynamic_array(u8, data,
 					     min_t(u32, op->seg_len, MIC_TRACE_DATA))),
-	    TP_fast_assign(const struct mic_seg seg =
-				   mic_linear_seg(__get_dynamic_array(data),
-						  __get_dynamic_array_len(data));
-			   const struct mic_sgl to = { .seg = &seg, .nseg = 1 };
-
-			   strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
+	    TP_fast_assign(strscpy(__entry->dev, qp->dev->ibdev.name, IB_DEVICE_NAME_MAX);
 			   __entry->qpn = qp->qpn;
 			   __entry->psn = op->psn;
 			   __entry->seg_off = op->seg_off;
-			   mic_sgl_copy(&to, 0, op->data, op->seg_off, seg.len);),
+			   mic_trace_copy(__get_dynamic_array(data),
+					  __get_dynamic_array_len(data), op);),
 	    TP_printk("dev=%s qpn=%u psn=%u offset=%u data=%s",
 		      __entry->dev, __entry->qpn, __entry->psn, __entry->seg_off,
 		      __print_hex_str(__get_dynamic_array(data),

@@ -279,7 +279,7 @@ static void mic_window_acked(struct mic_qp *qp, const struct mic_flight *flight,
 	mic_window_progress(qp, &flight->op);
 	budget->bytes -= flight->op.seg_len;
 	mic_qp_count_add(qp, mic_bytes_counter(flight->op.code),
-		      flight->op.seg_len);
+			 flight->op.seg_len);
 	if (!(flight->op.flags & MIC_OP_LAST))
 		return;
 	budget->wqes--;
