@@ -338,13 +338,12 @@ class QueuePair:
         self.reads_up_to = message.psn, message.offset + message.bytes
 
     def take_data(self, psn, offset, data):
-        if self.waiting:
-            self.waiting.data = data
-            yield from self.leave()
-            return
-        for message in self.sent:
+        waiting = [self.waiting] if self.waiting else []
+        for message in (*waiting, *self.sent):
             if (message.psn, message.offset) == (psn, offset):
                 message.data = data
+                break
+        yield from self.leave()
 
     def take_ack(self, seconds, micros, fields):
         """Those before it that have no answer were given up, and sent anew."""
@@ -412,6 +411,7 @@ class Trace:
             if not os.path.isdir(f"/sys/class/infiniband/{device}"):
                 fail(f"there is no device {device}", "rdma link show has them all")
         os.mkdir(self.folder)
+        self.pipe = None
         try:
             self.write("trace_clock", "mono")
             self.write("buffer_size_kb", str(kib))
@@ -422,7 +422,7 @@ class Trace:
             self.pipe = os.open(f"{self.folder}/trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
             self.enable("1")
         except OSError:
-            os.rmdir(self.folder)
+            self.close()
             raise
         self.rest = b""
 
@@ -448,7 +448,9 @@ class Trace:
                 yield line.decode(errors="replace")
 
     def close(self):
-        os.close(self.pipe)
+        """What is on is turned off with it."""
+        if self.pipe is not None:
+            os.close(self.pipe)
         os.rmdir(self.folder)
 
 
@@ -482,7 +484,7 @@ class Dump:
         self.left = options.count
         self.packets = 0
         self.ended = False
-        self.output = Pcap(options.write) if options.write else Text()
+        self.output = None
 
     def end(self, *_):
         self.ended = True
@@ -505,6 +507,7 @@ class Dump:
         trace = Trace(self.options.device, with_data, self.options.buffer)
         wire = Wire(with_data)
         try:
+            self.output = Pcap(self.options.write) if self.options.write else Text()
             print("micdump: listening; what processes execute by themselves is not "
                   "seen (MIC_DIRECT=0)", file=sys.stderr, flush=True)
             while not self.ended:
@@ -513,9 +516,9 @@ class Dump:
             trace.enable("0")
             self.drain(trace, wire)
         except BrokenPipeError:
-            sys.stdout = None  # nobody reads what is left in its buffer
+            # nobody reads what is left in its buffer
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         finally:
-            trace.enable("0")
             trace.close()
         print(f"micdump: {self.packets} packets, {wire.lost} events lost",
               file=sys.stderr)

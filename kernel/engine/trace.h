@@ -321,9 +321,8 @@ TRACE_EVENT(mic_submit,
 		      __entry->compare_add, __entry->swap));
 
 /*
- * The first bytes of a segment: of a SEND or WRITE after it was submitted, of a READ
- * of this kernel's memory before it is acknowledged. They may have changed since, or
- * before they were copied.
+ * The first bytes of a segment: of a SEND or WRITE before they are copied, of a READ of
+ * this kernel's memory afterwards. The process may change them meanwhile.
  */
 TRACE_EVENT(mic_data,
 	    TP_PROTO(const struct mic_qp *qp, const struct mic_op *op),

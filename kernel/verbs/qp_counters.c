@@ -66,7 +66,7 @@ err_own:
  * @ibqp: queue pair that is bound to none
  *
  * Context: process context; ib_core holds the counter's lock.
- * Return: 0 or -ENOMEM.
+ * Return: 0, or an error if there is no memory or number for the counter.
  */
 int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 {

@@ -460,9 +460,10 @@ def random_request(peer, rng, share):
     if code in (0, OP_WRITE, 5):
         fields["data"] = rng.randbytes(size)
         if fields["dst_qpn"] == 1:
-            # the beginning of a MAD
-            fields["data"] = (bytes((1, rng.choice((1, 4, 7)), 2, 3)) +
-                              fields["data"])[:size]
+            # the beginning of a MAD, at times of another version
+            begin = bytes((rng.choice((1, 1, 1, 2, 0x80)),
+                           rng.choice((1, 4, 7)), 2, 3))
+            fields["data"] = (begin + fields["data"])[:size]
     peer.request(fields)
 
 

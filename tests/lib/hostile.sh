@@ -27,14 +27,15 @@ makes_peace() {
 # The nodes that are attacked.
 WITNESSES=(0)
 
-# said_since MARK NODE: how many lines the driver has in the log behind it.
+# said_since MARK NODE: how many lines the driver has in the log behind it, or others
+# have about what the driver has given them.
 said_since() {
 	on_machine "$2" dmesg >"$SCRATCH/dmesg"
 	grep -q -- "$1\$" "$SCRATCH/dmesg" || {
 		echo "node $2: the log no longer has its beginning" >&2
 		return 1
 	}
-	sed "1,/$1\$/d" "$SCRATCH/dmesg" | grep -c -E 'mic_|micnet' || true
+	sed "1,/$1\$/d" "$SCRATCH/dmesg" | grep -c -E 'mic_|micnet|MAD ' || true
 }
 
 # quietly COMMAND...: what the driver says meanwhile is bounded. Of each session
