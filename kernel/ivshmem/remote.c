@@ -352,6 +352,15 @@ static enum mic_ack mic_remote_verdict(const struct mic_pending *p,
 	return resp->ack;
 }
 
+/* Is it the answer to the last question, and not to one that was given up? */
+static void mic_remote_pong(struct mic_path *path, u32 tag)
+{
+	spin_lock(&path->lock);
+	if (tag == path->ping)
+		complete(&path->pong);
+	spin_unlock(&path->lock);
+}
+
 /**
  * mic_remote_response - an answer, or a part of one
  * @path: path
@@ -376,8 +385,7 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 	barrier();
 	resp.rec = *rec;	/* which was checked */
 	if (rec->type == MIC_REC_PONG) {
-		if (rec->tag == READ_ONCE(path->ping))
-			complete(&path->pong);
+		mic_remote_pong(path, rec->tag);
 		return 1;
 	}
 	path->stat[MIC_STAT_RESPONSE_RX]++;
@@ -558,8 +566,10 @@ int mic_remote_ping(struct mic_path *path)
 	};
 	bool sent = false;
 
+	spin_lock(&path->lock);
 	reinit_completion(&path->pong);
-	WRITE_ONCE(path->ping, rec.tag);
+	path->ping = rec.tag;
+	spin_unlock(&path->lock);
 	mutex_lock(&path->tx_mutex);
 	if (mic_path_may_send(path) &&
 	    mic_path_room(path, lane, 2 * rec.size) > 0) {
