@@ -14,7 +14,7 @@
   region.py slow SECONDS NODE SLOT   reads a frame now and then
   region.py pads SECONDS NODE SLOT   sends records without a meaning
   region.py words SECONDS NODE SLOT  begins a session, and another, and another
-  region.py usurp SECONDS SLOT       has an entry whose node is there
+  region.py usurp SECONDS SLOT...    has entries, whose nodes may be there
   region.py free SECONDS             all entries are nobody's, again and again
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
   region.py copy SECONDS FROM TO SIZE  what is in one place also in another
@@ -208,14 +208,15 @@ def copy(region, seconds, source, target, size):
             region.mem[target:target + size] = region.mem[source:source + size]
 
 
-def usurp(region, seconds, slot):
+def usurp(region, seconds, slots):
     """An owner of another generation, with a heart that beats."""
     region.geometry()
-    entry = region.table + slot * NODE
     for _ in until(seconds):
-        region.write(entry, 4, 12345)
-        region.write(entry + 4, 4, 0)
-        region.write(entry + 64, 8, region.read(entry + 64, 8) + 1)
+        for slot in slots:
+            entry = region.table + slot * NODE
+            region.write(entry, 4, 12345)
+            region.write(entry + 4, 4, 0)
+            region.write(entry + 64, 8, region.read(entry + 64, 8) + 1)
         time.sleep(0.02)
 
 
@@ -347,7 +348,7 @@ def main():
     elif words[0] == "chosen":
         write_chosen(region, random.Random(int(words[2])), float(words[1]))
     elif words[0] == "usurp":
-        usurp(region, float(words[1]), int(words[2]))
+        usurp(region, float(words[1]), [int(word) for word in words[2:]])
     elif words[0] == "free":
         free(region, float(words[1]))
     elif words[0] == "scribble":
