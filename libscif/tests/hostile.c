@@ -5,6 +5,9 @@
  * control messages, or does not answer. It may break its own connection;
  * another one must not notice, and no call may crash or hang.
  * usage: scif_hostile NODES OWN PEER VICTIM-ADDRESS [ROUNDS]
+ *        scif_hostile liar VICTIM-ADDRESS ROUNDS
+ * The second one is the peer only, which the first one starts with $SCIF_TEST_LIAR
+ * before its name, if that is set: on another machine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -280,14 +283,11 @@ static bool hold_on(const char *address, bool maps, int tell)
 	return write(tell, ok ? "y" : "n", 1) == 1 && ok;
 }
 
-static int lie(const char *address, unsigned int rounds, int go, int tell)
+static int lie(const char *address, unsigned int rounds, int tell)
 {
 	struct liar liar;
 	unsigned int i, j;
-	char byte;
 
-	if (read(go, &byte, 1) != 1)
-		return 1;
 	random_seed(&dice, 77);
 	if (!is_refused(address))
 		return 1;
@@ -311,6 +311,48 @@ static int lie(const char *address, unsigned int rounds, int go, int tell)
 			return 1;
 	for (;;)
 		pause();
+}
+
+/* On another machine: it tells its standard output. */
+static int lie_from_there(const char *address, const char *rounds)
+{
+	int tell = dup(STDOUT_FILENO);
+
+	if (tell < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		return 1;
+	return lie(address, atoi(rounds), tell);
+}
+
+static void exec_liar(const char *where, const char *self, const char *address,
+		      unsigned int rounds, int tell)
+{
+	char command[512];
+
+	if (dup2(tell, STDOUT_FILENO) < 0 ||
+	    snprintf(command, sizeof(command), "exec %s %s liar %s %u", where,
+		     self, address, rounds) >= (int)sizeof(command))
+		return;
+	execl("/bin/sh", "sh", "-c", command, NULL);
+}
+
+/* A process of its own, from before the library is used here. */
+static pid_t start_liar(char **argv, unsigned int rounds, int go, int tell)
+{
+	const char *where = getenv("SCIF_TEST_LIAR");
+	pid_t child;
+	char byte;
+
+	fflush(stdout);
+	child = fork();
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (read(go, &byte, 1) != 1)
+		_exit(1);
+	if (!where)
+		_exit(lie(argv[4], rounds, tell));
+	exec_liar(where, argv[0], argv[4], rounds, tell);
+	_exit(127);
 }
 
 /* Calls that believe the liar. Whatever they return is fine. */
@@ -559,6 +601,8 @@ int main(int argc, char **argv)
 	pid_t child;
 	bool ok = true, served = false, busy = false;
 
+	if (argc == 4 && !strcmp(argv[1], "liar"))
+		return lie_from_there(argv[2], argv[3]);
 	if (argc < 5)
 		bail("usage: %s NODES OWN PEER ADDRESS [ROUNDS]", argv[0]);
 	setenv("SCIF_NODES", argv[1], 1);
@@ -566,15 +610,9 @@ int main(int argc, char **argv)
 	own_node = atoi(argv[2]);
 	peer_node = atoi(argv[3]);
 	peer_start();
-	/* A process of its own, from before the library was used here. */
 	if (pipe2(go, O_CLOEXEC) || pipe2(told, O_CLOEXEC))
 		bail("pipe");
-	fflush(stdout);
-	child = fork();
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(lie(argv[4], rounds, go[0], told[1]));
-	}
+	child = start_liar(argv, rounds, go[0], told[1]);
 	mem = fresh_pages(PAGE);
 	random_seed(&dice, 78);
 	connect_pair(&own, &other);
