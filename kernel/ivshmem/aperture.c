@@ -259,8 +259,8 @@ static bool mic_beacon_is_of(const struct mic_beacon *beacon,
  * so that few pages have to be looked at.
  */
 static bool mic_aperture_search(struct mic_aperture *ap,
-				const struct mic_path *path, const u8 *id,
-				u64 addr, struct mic_range *range)
+				const struct mic_path *path, u64 addr,
+				struct mic_range *range)
 {
 	u64 at = addr & (MIC_BEACON_STEP - 1);
 	struct mic_beacon beacon;
@@ -269,7 +269,7 @@ static bool mic_aperture_search(struct mic_aperture *ap,
 		memcpy(&beacon, ap->mem + at, sizeof(beacon));
 		barrier();
 		if (beacon.magic == MIC_BEACON_MAGIC &&
-		    !memcmp(beacon.id, id, sizeof(beacon.id)) &&
+		    !memcmp(beacon.id, path->sought.id, sizeof(beacon.id)) &&
 		    beacon.addr == addr && mic_beacon_is_of(&beacon, path) &&
 		    mic_beacon_range(ap, at, &beacon, range))
 			return true;
@@ -278,8 +278,8 @@ static bool mic_aperture_search(struct mic_aperture *ap,
 	return false;
 }
 
-static void mic_aperture_find_one(const struct mic_path *path, const u8 *id,
-				  u64 addr, struct mic_range *range)
+static void mic_aperture_find_one(const struct mic_path *path, u64 addr,
+				  struct mic_range *range)
 {
 	struct mic_aperture *ap;
 
@@ -287,7 +287,7 @@ static void mic_aperture_find_one(const struct mic_path *path, const u8 *id,
 	if (!addr || !PAGE_ALIGNED(addr))
 		return;
 	list_for_each_entry(ap, &mic_apertures, entry)
-		if (mic_aperture_search(ap, path, id, addr, range))
+		if (mic_aperture_search(ap, path, addr, range))
 			return;
 }
 
@@ -307,6 +307,15 @@ static bool mic_aperture_is_idle(struct mic_path *path)
 	return true;
 }
 
+/* As the other node has it in its entry: one copy, which is then searched for. */
+static void mic_aperture_read(const struct mic_path *path,
+			      struct mic_sought *sought)
+{
+	memcpy(sought->id, path->entry->beacon_id, sizeof(sought->id));
+	memcpy(sought->addr, path->entry->beacon, sizeof(sought->addr));
+	barrier();
+}
+
 /**
  * mic_aperture_find - look for the other node's memory
  * @path: path
@@ -315,21 +324,18 @@ static bool mic_aperture_is_idle(struct mic_path *path)
  */
 void mic_aperture_find(struct mic_path *path)
 {
-	const struct mic_region_node *entry = path->entry;
-	u64 addr[MIC_REGION_BEACONS];
 	bool reach = false;
-	u8 id[16];
 	int i;
 
+	path->sought_at = jiffies;
 	if (mic_aperture_is_idle(path))
 		return;
-	memcpy(id, entry->beacon_id, sizeof(id));
-	memcpy(addr, entry->beacon, sizeof(addr));
-	barrier();
+	mic_aperture_read(path, &path->sought);
 	mutex_lock(&mic_lease_lock);
 	path->apertures = mic_aperture_changes;
 	for (i = 0; i < MIC_REGION_BEACONS; i++) {
-		mic_aperture_find_one(path, id, addr[i], &path->range[i]);
+		mic_aperture_find_one(path, path->sought.addr[i],
+				      &path->range[i]);
 		reach |= !!path->range[i].aperture;
 	}
 	WRITE_ONCE(path->reach, reach);
@@ -339,15 +345,32 @@ void mic_aperture_find(struct mic_path *path)
 				     "the memory of node %u is in an aperture\n", path->slot);
 }
 
+/*
+ * Nothing was found, and something else is to be looked for: somebody had written
+ * there. Once a second, for a look takes its time.
+ */
+static bool mic_aperture_is_misled(const struct mic_path *path)
+{
+	struct mic_sought now;
+
+	if (READ_ONCE(path->reach) || list_empty_careful(&mic_apertures) ||
+	    time_before(jiffies, path->sought_at + HZ))
+		return false;
+	mic_aperture_read(path, &now);
+	return memcmp(&now, &path->sought, sizeof(now));
+}
+
 /**
- * mic_aperture_look - look again, if there are other apertures than before
+ * mic_aperture_look - look again, if there are other apertures than before, or if the
+ *	other node was looked for by what was not its own
  * @path: path
  *
  * Context: the path's thread.
  */
 void mic_aperture_look(struct mic_path *path)
 {
-	if (path->apertures != READ_ONCE(mic_aperture_changes))
+	if (path->apertures != READ_ONCE(mic_aperture_changes) ||
+	    mic_aperture_is_misled(path))
 		mic_aperture_find(path);
 }
 

@@ -499,15 +499,52 @@ void mic_region_restore(struct mic_ivs *ivs)
 	mic_region_unlock(hdr, token);
 }
 
-/**
- * mic_region_is_another - was the region formatted anew?
- * @ivs: device that has lost its entry
- *
- * Return: true if there is a header, and it has another id.
- */
-bool mic_region_is_another(const struct mic_ivs *ivs)
+static bool mic_region_is_another(const struct mic_ivs *ivs)
 {
 	u32 id;
 
 	return mic_region_has_id(ivs, &id) && id != ivs->id;
+}
+
+/*
+ * Where the region was another one only a header that has the known id says that it
+ * is not: one that was overwritten says nothing.
+ */
+static bool mic_region_is_elsewhere(struct mic_ivs *ivs)
+{
+	if (mic_region_is_another(ivs)) {
+		if (!ivs->elsewhere)
+			dev_err_ratelimited(&ivs->pdev->dev,
+					    "this is another region now\n");
+		ivs->elsewhere = true;
+	} else if (mic_region_is_same(ivs)) {
+		ivs->elsewhere = false;
+	}
+	return ivs->elsewhere;
+}
+
+/**
+ * mic_region_take_back - take the entry back, unless the region was formatted anew
+ * @ivs: device that has lost it
+ *
+ * With the header's lock: while somebody formats nobody can tell.
+ *
+ * Context: the tick, with no path that still uses the entry's channels.
+ * Return: whether this node has it again; it is used once &mic_ivs.term is set.
+ */
+bool mic_region_take_back(struct mic_ivs *ivs)
+{
+	struct mic_region_hdr *hdr = ivs->mem;
+	bool taken;
+	u32 token;
+
+	/* nor is anything written to what is another region */
+	if (mic_region_is_elsewhere(ivs))
+		return false;
+	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_since);
+	if (!token)
+		return false;
+	taken = !mic_region_is_elsewhere(ivs) && mic_region_retake(ivs);
+	mic_region_unlock(hdr, token);
+	return taken;
 }

@@ -81,6 +81,7 @@ struct mic_geometry {
  * @other: owner that took it from this node
  * @other_beat: that one's heartbeat
  * @other_since: when that was seen first, in jiffies
+ * @elsewhere: the region was found to be another one, without this node
  * @lock_holder: whom the header's lock was seen with last
  * @lock_since: when that was seen first, in jiffies
  * @vectors: interrupts; 0: poll
@@ -120,6 +121,7 @@ struct mic_ivs {
 	u32 other;
 	u64 other_beat;
 	unsigned long other_since;
+	bool elsewhere;
 	u32 lock_holder;
 	unsigned long lock_since;
 	int vectors;
@@ -141,6 +143,16 @@ struct mic_ivs {
 	unsigned long *pool_used;
 	u32 pool_pages;
 	atomic_t inherited;
+};
+
+/**
+ * struct mic_sought - what a node's beacons are looked for by
+ * @id: all of them have it
+ * @addr: of each, in that machine; 0: there is none
+ */
+struct mic_sought {
+	u8 id[16];
+	u64 addr[MIC_REGION_BEACONS];
 };
 
 /**
@@ -336,7 +348,9 @@ struct mic_range {
  *
  * @range: the other node's memory in apertures, under mic_lease_lock
  * @reach: there is some
- * @apertures: &mic_aperture_changes when it was looked for
+ * @sought: what was looked for, by the thread
+ * @sought_at: when, in jiffies
+ * @apertures: &mic_aperture_changes then
  * @aperture_entry: in the list of all paths, under mic_lease_lock
  */
 struct mic_path {
@@ -424,6 +438,8 @@ struct mic_path {
 
 	struct mic_range range[MIC_REGION_BEACONS];
 	bool reach;
+	struct mic_sought sought;
+	unsigned long sought_at;
 	u32 apertures;
 	struct list_head aperture_entry;
 };
@@ -500,7 +516,7 @@ extern const struct attribute_group *mic_ivs_groups[];
 int mic_region_attach(struct mic_ivs *ivs);
 bool mic_region_stands(const struct mic_ivs *ivs);
 bool mic_region_is_same(const struct mic_ivs *ivs);
-bool mic_region_is_another(const struct mic_ivs *ivs);
+bool mic_region_take_back(struct mic_ivs *ivs);
 void mic_region_restore(struct mic_ivs *ivs);
 
 /* region.c: this node's entry */

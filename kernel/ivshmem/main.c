@@ -91,11 +91,7 @@ static void mic_ivs_take_entry_back(struct mic_ivs *ivs)
 {
 	if (!mic_ivs_is_idle(ivs))
 		return;
-	if (mic_region_is_another(ivs)) {
-		dev_err_once(&ivs->pdev->dev, "this is another region now\n");
-		return;
-	}
-	if (!mic_region_retake(ivs))
+	if (!mic_region_take_back(ivs))
 		return;
 	mic_ivs_begin_term(ivs);
 	dev_info_ratelimited(&ivs->pdev->dev, "node %u again\n", ivs->slot);
@@ -315,6 +311,15 @@ err_vectors:
 	return err;
 }
 
+static void mic_ivs_park_paths(struct mic_ivs *ivs)
+{
+	u32 i;
+
+	for (i = 0; i < ivs->geo.nodes; i++)
+		if (ivs->path[i])
+			mic_path_park(ivs->path[i]);
+}
+
 static void mic_ivs_remove(struct pci_dev *pdev)
 {
 	struct mic_ivs *ivs = pci_get_drvdata(pdev);
@@ -328,6 +333,11 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 	mic_fabric_unregister_notifier(&ivs->gids_changed);
 	cancel_delayed_work_sync(&ivs->tick);
 	mic_ivs_free_irqs(ivs);
+	/* if it is, the machine has found another region when it woke up */
+	if (!READ_ONCE(ivs->asleep))
+		mic_ivs_park_paths(ivs);
+	/* what a device has lent that stays, as it is on a bridge */
+	mic_share_await(ivs);
 	mic_ivs_destroy_paths(ivs);
 	mic_pool_destroy(ivs);
 	mic_beacons_leave(ivs);
@@ -345,7 +355,6 @@ static void mic_ivs_remove(struct pci_dev *pdev)
 static int mic_ivs_suspend(struct device *dev)
 {
 	struct mic_ivs *ivs = dev_get_drvdata(dev);
-	u32 i;
 
 	/* what is mapped of an aperture goes with the paths */
 	if (mic_is_aperture(to_pci_dev(dev)))
@@ -355,9 +364,7 @@ static int mic_ivs_suspend(struct device *dev)
 		return 0;
 	WRITE_ONCE(ivs->asleep, true);
 	cancel_delayed_work_sync(&ivs->tick);
-	for (i = 0; i < ivs->geo.nodes; i++)
-		if (ivs->path[i])
-			mic_path_park(ivs->path[i]);
+	mic_ivs_park_paths(ivs);
 	mic_net_set_carrier(ivs, false);
 	WRITE_ONCE(ivs->term, 0);
 	return 0;

@@ -163,34 +163,59 @@ static void mic_path_drop_gids(struct mic_path *path)
 		mic_node_del_gid(path->gid_entry[--path->ngid]);
 }
 
-/* The other node's GIDs have changed, or are looked at for the first time. */
+/**
+ * struct mic_path_gids - GIDs of a node
+ * @n: how many
+ * @info: GIDs
+ * @entry: their entries in the fabric
+ */
+struct mic_path_gids {
+	int n;
+	struct mic_gid_info info[MIC_REGION_GIDS];
+	struct mic_gid_entry *entry[MIC_REGION_GIDS];
+};
+
+/* All of them, or none. */
+static bool mic_path_add_gids(struct mic_path *path, struct mic_path_gids *gids)
+{
+	int i;
+
+	for (i = 0; i < gids->n; i++) {
+		gids->entry[i] = mic_node_add_remote_gid(path->node,
+							 &gids->info[i],
+							 path->ivs->ndev);
+		if (!IS_ERR(gids->entry[i]))
+			continue;
+		while (i--)
+			mic_node_del_gid(gids->entry[i]);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * The other node's GIDs have changed, or are looked at for the first time. Those that
+ * stay are twice there for a moment: who sends to them always finds them.
+ */
 static void mic_path_read_gids(struct mic_path *path)
 {
-	struct mic_gid_entry *entry;
-	struct mic_gid_info *info;
-	int n, i;
+	struct mic_path_gids *gids;
+	u32 seq = path->gid_seq;
 
-	if (READ_ONCE(path->entry->gid_seq) == path->gid_seq)
+	if (READ_ONCE(path->entry->gid_seq) == seq)
 		return;
-	info = kcalloc(MIC_REGION_GIDS, sizeof(*info), GFP_KERNEL);
-	if (!info)
+	gids = kzalloc(sizeof(*gids), GFP_KERNEL);
+	if (!gids)
 		return;
-	n = mic_region_read_gids(path->entry, &path->gid_seq, info);
-	if (n >= 0) {
+	gids->n = mic_region_read_gids(path->entry, &seq, gids->info);
+	if (gids->n >= 0 && mic_path_add_gids(path, gids)) {
 		mic_path_drop_gids(path);
-		for (i = 0; i < n; i++) {
-			entry = mic_node_add_remote_gid(path->node, &info[i],
-							path->ivs->ndev);
-			if (IS_ERR(entry)) {
-				path->gid_seq = MIC_GIDS_UNREAD;
-				break;
-			}
-			path->gids[i] = info[i];
-			path->gid_entry[i] = entry;
-			path->ngid = i + 1;
-		}
+		memcpy(path->gids, gids->info, sizeof(path->gids));
+		memcpy(path->gid_entry, gids->entry, sizeof(path->gid_entry));
+		path->ngid = gids->n;
+		path->gid_seq = seq;
 	}
-	kfree(info);
+	kfree(gids);
 }
 
 /*
@@ -283,12 +308,13 @@ static void mic_path_see(struct mic_path *path, u32 session)
 }
 
 /* Is all as it was when the path came up? */
-static bool mic_path_stands(const struct mic_path *path, u32 term, u32 theirs)
+static bool mic_path_stands(const struct mic_path *path, u32 term, u64 word)
 {
 	return term == path->term && READ_ONCE(path->alive) &&
 	       !READ_ONCE(path->broken) &&
 	       READ_ONCE(path->entry->owner) == path->up_peer &&
-	       theirs == path->seen;
+	       lower_32_bits(word) == path->seen &&
+	       upper_32_bits(word) == path->mine;
 }
 
 /**
@@ -305,7 +331,7 @@ void mic_path_control(struct mic_path *path)
 	u32 term = mic_ivs_term(path->ivs);
 
 	if (path->up) {
-		if (mic_path_stands(path, term, theirs)) {
+		if (mic_path_stands(path, term, word)) {
 			WRITE_ONCE(path->word, word);
 			mic_path_read_entry(path);
 			mic_path_read_gids(path);

@@ -64,6 +64,9 @@ static int mic_path_receive_one(struct mic_path *path, int id)
 	ret = mic_lane_peek(lane, &rec, &at);
 	if (ret <= 0)
 		return ret;
+	/* counted from an index of a new session it may be one of the lap before */
+	if (!mic_path_is_in_session(path))
+		return 0;
 	switch (id) {
 	case MIC_LANE_REQUEST:
 		ret = mic_serve_request(path, &rec, at);

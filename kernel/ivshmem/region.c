@@ -98,7 +98,9 @@ static bool mic_region_take_dead(struct mic_ivs *ivs)
 int mic_region_join(struct mic_ivs *ivs)
 {
 	ivs->owner = mic_region_random();
-	if (mic_region_take_free(ivs) || mic_region_take_dead(ivs)) {
+	/* at last those of who has left meanwhile */
+	if (mic_region_take_free(ivs) || mic_region_take_dead(ivs) ||
+	    mic_region_take_free(ivs)) {
 		WRITE_ONCE(ivs->term, ++ivs->terms);
 		return 0;
 	}

@@ -460,6 +460,22 @@ void mic_share_wake(struct mic_path *path)
 		queue_work(mic_ivs_wq, &path->share_work);
 }
 
+/* Has the other node pages of this one? What another owner has granted does not count. */
+static bool mic_share_lends(struct mic_path *path)
+{
+	const struct mic_share *share;
+	bool lends = false;
+	u32 slot;
+
+	spin_lock(&path->share_lock);
+	for (slot = 0; path->nshares && !lends && slot < MIC_MAP_SLOTS; slot++) {
+		share = &path->share[slot];
+		lends = share->used && (share->piece || share->extents);
+	}
+	spin_unlock(&path->share_lock);
+	return lends;
+}
+
 /**
  * mic_share_await - wait until nobody has pages of this node any more
  * @ivs: device whose paths are down, and stay down
@@ -477,7 +493,7 @@ void mic_share_await(struct mic_ivs *ivs)
 	do {
 		any = false;
 		for (i = 0; i < ivs->geo.nodes; i++) {
-			if (!ivs->path[i] || !READ_ONCE(ivs->path[i]->nshares))
+			if (!ivs->path[i] || !mic_share_lends(ivs->path[i]))
 				continue;
 			mic_share_wake(ivs->path[i]);
 			any = true;
