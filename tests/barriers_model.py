@@ -233,6 +233,24 @@ def reply(without):
     return Place(("delayed", "request", "answer"), [receiver, sender], promise)
 
 
+def session(without):
+    """mic_path_begin(), and mic_path_receive_one(): an index of the new session is
+    behind what the reader knows, so what it sees there is of the lap before."""
+    sender = Actor(without)
+    sender.store("session", 1)
+    sender.store("index", 1)
+
+    reader = Actor(without)
+    reader.load("index", "index")
+    reader.jump("end", lambda r: not r["index"])
+    if "look at the session" not in without:
+        reader.load("session", "session")
+        reader.jump("end", lambda r: r["session"])
+    reader.check(lambda r: False, "a record of the lap before is carried out")
+    reader.label("end")
+    return Place(("session", "index"), [sender, reader], nobody_sleeps)
+
+
 # --- keys and windows ----------------------------------------------------------
 
 def key(without):
@@ -326,6 +344,7 @@ PLACES = (
      ("barrier before the wake-ups", "other wake-up", "second look")),
     ("an answer that waits for a request, and the request", reply,
      ("receiver's barrier", "sender's barrier", "look at the requests")),
+    ("a record, and a session that begins", session, ("look at the session",)),
     ("a key in use and its revocation", key,
      ("user's barrier", "owner's barrier")),
     ("a window granted while its queue pair fails", window,
