@@ -133,6 +133,23 @@ static bool all_guard(const uint8_t *bytes, size_t length)
 	return !length;
 }
 
+/* As of the packet that it would be: UDP, BTH, DETH, and the CRC behind the data. */
+static bool check_lengths(const struct datagram *datagram)
+{
+	const uint8_t *grh = datagram->to_mem->addr + TO;
+	uint32_t length = 8 + 12 + 8 + (datagram->length + 3) / 4 * 4 + 4;
+	uint16_t found;
+	bool ipv4 = grh[0] >> 4 != 6;
+
+	if (opcode_has_imm(datagram->opcode))
+		length += 4;
+	if (ipv4)
+		length += 20;
+	memcpy(&found, ipv4 ? grh + 22 : grh + 4, sizeof(found));
+	return check(be16toh(found) == length, "the header has length %u of %u",
+		     be16toh(found), length);
+}
+
 static bool check_payload(const struct datagram *datagram)
 {
 	const uint8_t *buffer = datagram->to_mem->addr + TO;
@@ -150,7 +167,8 @@ static bool check_payload(const struct datagram *datagram)
 static bool receive_datagram(const struct datagram *datagram, struct ibv_wc *wc)
 {
 	return cq_success(datagram->to->recv_cq, datagram->seed, wc) &&
-	       check_completion(datagram, wc) && check_payload(datagram);
+	       check_completion(datagram, wc) && check_payload(datagram) &&
+	       check_lengths(datagram);
 }
 
 static bool transfer(const struct datagram *datagram, uint32_t first)

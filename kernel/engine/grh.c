@@ -18,6 +18,15 @@
 
 #define MIC_IP_DEFAULT_TTL	64
 
+/* What follows the IP header in the packet that it would be: IBA A17.4.5. */
+static u16 mic_grh_payload(const struct mic_op *op)
+{
+	u32 immediate = op->flags & MIC_OP_IMM ? sizeof(__be32) : 0;
+
+	return IB_UDP_BYTES + IB_BTH_BYTES + IB_DETH_BYTES + immediate +
+	       ALIGN(op->length, 4) + IB_ICRC_BYTES;
+}
+
 static void mic_grh_ipv4(const struct mic_op *op, struct iphdr *ip)
 {
 	const struct mic_addr *addr = op->addr;
@@ -25,7 +34,7 @@ static void mic_grh_ipv4(const struct mic_op *op, struct iphdr *ip)
 	ip->version = 4;
 	ip->ihl = 5;
 	ip->tos = addr->traffic_class;
-	ip->tot_len = cpu_to_be16(sizeof(*ip) + op->length);
+	ip->tot_len = cpu_to_be16(sizeof(*ip) + mic_grh_payload(op));
 	ip->ttl = addr->hop_limit ?: MIC_IP_DEFAULT_TTL;
 	ip->protocol = IPPROTO_UDP;
 	memcpy(&ip->saddr, addr->sgid.raw + 12, 4);
@@ -40,7 +49,7 @@ static void mic_grh_ipv6(const struct mic_op *op, struct ib_grh *grh)
 	grh->version_tclass_flow = cpu_to_be32(6 << 28 |
 					       addr->traffic_class << 20 |
 					       (addr->flow_label & 0xfffff));
-	grh->paylen = cpu_to_be16(op->length);
+	grh->paylen = cpu_to_be16(mic_grh_payload(op));
 	grh->next_hdr = IPPROTO_UDP;
 	grh->hop_limit = addr->hop_limit ?: MIC_IP_DEFAULT_TTL;
 	grh->sgid = addr->sgid;

@@ -84,17 +84,24 @@ static int mic_path_receive_one(struct mic_path *path, int id)
 	return ret;
 }
 
+/* A multicast is as many as it had receivers here. */
+static u32 mic_path_cost(const struct mic_path *path, int id)
+{
+	return id == MIC_LANE_REQUEST ? max(path->served.op.copies, 1U) : 1;
+}
+
 /* What has arrived, lane by lane. Return: how many records that was. */
-static int mic_path_receive(struct mic_path *path, int batch)
+static int mic_path_receive(struct mic_path *path, u32 batch)
 {
 	static const u8 order[] = {
 		MIC_LANE_RESPONSE, MIC_LANE_REQUEST, MIC_LANE_FRAME,
 	};
-	int i, n, ret, done = 0;
+	int i, ret, done = 0;
+	u32 n;
 
 	WRITE_ONCE(path->stalled, false);
 	for (i = 0; i < ARRAY_SIZE(order); i++) {
-		for (n = 0; n < batch; n++) {
+		for (n = 0; n < batch; n += mic_path_cost(path, order[i])) {
 			ret = mic_path_receive_one(path, order[i]);
 			/* it empties its lanes before it begins anew */
 			if (ret < 0 && mic_path_is_in_session(path))

@@ -320,6 +320,7 @@ int mic_serve_request(struct mic_path *path, const struct mic_rec *rec,
 	void *answer;
 	int room;
 
+	served->op.copies = 0;
 	if (rec->type == MIC_REC_PING)
 		return mic_serve_ping(path, rec->tag);
 	if (rec->type != MIC_REC_REQUEST || rec->flags & ~MIC_REC_FLAGS ||

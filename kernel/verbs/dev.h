@@ -43,6 +43,7 @@ enum mic_limits {
  * struct mic_dev - an RDMA device on a netdev
  * @ibdev: ib_core's part
  * @ndev: the netdev it was made on, a reference is held
+ * @port_event: what consumers know of the port, under the RTNL
  * @node: its end of the fabric
  * @qps: QPs by number
  * @mkeys: memory keys by index (key >> 8)
@@ -75,6 +76,7 @@ enum mic_limits {
 struct mic_dev {
 	struct ib_device ibdev;
 	struct net_device *ndev;
+	enum ib_event_type port_event;
 	struct mic_node *node;
 	struct xarray qps;
 	struct xarray mkeys;
@@ -168,6 +170,7 @@ void mic_port_event(struct mic_dev *dev, enum ib_event_type type);
 int mic_selftest(struct mic_node *node);
 
 /* netdev.c */
+void mic_netdev_begin(struct net_device *ndev);
 int mic_netdev_init(void);
 void mic_netdev_exit(void);
 

@@ -237,6 +237,8 @@ int mic_dev_create(const char *name, struct net_device *ndev)
 	err = ib_register_device(&dev->ibdev, name, NULL);
 	if (err)
 		goto err_dealloc;
+	/* from here on others can delete it */
+	mic_netdev_begin(ndev);
 	return 0;
 
 err_dealloc:

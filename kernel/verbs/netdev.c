@@ -3,6 +3,7 @@
  * The device follows the netdev it stands on.
  */
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/mic-abi.h>
 
@@ -14,6 +15,18 @@ static enum ib_event_type mic_netdev_state(const struct net_device *ndev)
 		       IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 }
 
+/* An interface changes in many ways; the port comes or goes, or nothing is said. */
+static void mic_netdev_tell(struct mic_dev *dev)
+{
+	enum ib_event_type now = mic_netdev_state(dev->ndev);
+
+	ASSERT_RTNL();
+	if (now == dev->port_event)
+		return;
+	dev->port_event = now;
+	mic_port_event(dev, now);
+}
+
 static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
 {
 	switch (event) {
@@ -23,7 +36,7 @@ static void mic_netdev_changed(struct mic_dev *dev, unsigned long event)
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		mic_port_event(dev, mic_netdev_state(dev->ndev));
+		mic_netdev_tell(dev);
 		break;
 	case NETDEV_CHANGEMTU:
 		if (mic_netdev_state(dev->ndev) == IB_EVENT_PORT_ACTIVE)
@@ -44,6 +57,27 @@ static int mic_netdev_event(struct notifier_block *nb, unsigned long event,
 	mic_netdev_changed(to_mic_dev(ibdev), event);
 	ib_device_put(ibdev);
 	return NOTIFY_OK;
+}
+
+/**
+ * mic_netdev_begin - what the port is before anything changes
+ * @ndev: netdev that was given a device, which may be gone again
+ *
+ * Until then whatever happens to the netdev is told.
+ *
+ * Context: process context, takes the RTNL.
+ */
+void mic_netdev_begin(struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+
+	ibdev = ib_device_get_by_netdev(ndev, MIC_DRIVER_ID);
+	if (!ibdev)
+		return;
+	rtnl_lock();
+	to_mic_dev(ibdev)->port_event = mic_netdev_state(ndev);
+	rtnl_unlock();
+	ib_device_put(ibdev);
 }
 
 static struct notifier_block mic_netdev_notifier = {

@@ -95,6 +95,11 @@ static int mic_post_inline(struct mic_qp *qp, struct mic_send_wqe *wqe,
 	return 0;
 }
 
+static bool mic_post_has_address(const struct ib_send_wr *wr)
+{
+	return wr->opcode == IB_WR_SEND || wr->opcode == IB_WR_SEND_WITH_IMM;
+}
+
 static int mic_post_one(struct mic_qp *qp, const struct ib_send_wr *wr)
 {
 	struct mic_ring *ring = &qp->req.ring;
@@ -111,7 +116,8 @@ static int mic_post_one(struct mic_qp *qp, const struct ib_send_wr *wr)
 		return err;
 	wqe->wr_id = wr->wr_id;
 	wqe->flags = mic_post_flags(wr);
-	if (mic_qp_is_ud(qp)) {
+	/* what else it is posted, as ib_drain_sq() does, has no address */
+	if (mic_qp_is_ud(qp) && mic_post_has_address(wr)) {
 		wqe->ud.ah = to_mic_ah(ud_wr(wr)->ah)->handle;
 		wqe->ud.remote_qpn = ud_wr(wr)->remote_qpn;
 		wqe->ud.remote_qkey = ud_wr(wr)->remote_qkey;

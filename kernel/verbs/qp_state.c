@@ -184,16 +184,23 @@ static bool mic_qp_may_go(const struct mic_qp *qp, enum ib_qp_state cur,
 
 /*
  * What was posted when the send queue stopped is flushed before it goes on, though the
- * program may know of the first one only: the worker may still be at it.
+ * program may know of the first one only: the worker may still be at it. It may be
+ * much, and who sends to the queue pair does not wait for that.
  */
-static void mic_qp_flush_sqe(struct mic_qp *qp)
+static void mic_qp_flush_sqe(struct mic_qp *qp, const struct ib_qp_attr *attr,
+			     int mask)
 {
 	struct mic_budget all = {
 		.wqes = qp->req.ring.info.entries,
 		.bytes = 1,
 	};
 
-	mic_req_flush(qp, &all);
+	if (!(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTS)
+		return;
+	mutex_lock(&qp->req.lock);
+	if (READ_ONCE(qp->state) == IB_QPS_SQE)
+		mic_req_flush(qp, &all);
+	mutex_unlock(&qp->req.lock);
 }
 
 static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
@@ -213,8 +220,6 @@ static int mic_modify_locked(struct mic_qp *qp, struct ib_qp_attr *attr,
 	err = mic_qp_check_attr(qp, attr, mask);
 	if (err)
 		return err;
-	if (cur == IB_QPS_SQE && next == IB_QPS_RTS)
-		mic_qp_flush_sqe(qp);
 	mic_qp_set_attr(qp, attr, mask);
 	mic_qp_set_state(qp, attr, mask);
 	/* until its doorbell rings again, which it does when the engine has run */
@@ -237,6 +242,7 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EOPNOTSUPP;
 
 	mutex_lock(&qp->modify_lock);
+	mic_qp_flush_sqe(qp, attr, mask);
 	mic_qp_lock(qp);
 	err = mic_modify_locked(qp, attr, mask);
 	if (err)

@@ -343,6 +343,16 @@ static int other_opcode(struct bench *bench, struct ib_ud_wr *wr)
 	return 0;
 }
 
+/* Where the address handle would be, it has something else. */
+static int other_kind(struct bench *bench, struct ib_ud_wr *wr)
+{
+	struct ib_rdma_wr *write = container_of(&wr->wr, struct ib_rdma_wr, wr);
+
+	write->wr.opcode = IB_WR_RDMA_WRITE;
+	write->remote_addr = 1;
+	return 0;
+}
+
 static int wrong_qkey(struct bench *bench, struct ib_ud_wr *wr)
 {
 	wr->remote_qkey++;
@@ -366,6 +376,8 @@ static const struct {
 	  IB_WC_LOC_PROT_ERR },
 	{ "more than the MTU", too_long, IB_WC_LOC_LEN_ERR },
 	{ "an operation that UD does not have", other_opcode, IB_WC_LOC_QP_OP_ERR },
+	{ "an operation that has an address of its own", other_kind,
+	  IB_WC_LOC_QP_OP_ERR },
 	{ "wrong Q_Key", wrong_qkey, IB_WC_SUCCESS },
 	{ "no such queue pair", wrong_qpn, IB_WC_SUCCESS },
 };
@@ -453,11 +465,23 @@ static int test_receives(struct bench *bench)
 	return err;
 }
 
+/* By requests of another kind that are flushed. */
+static int test_drained(struct bench *bench)
+{
+	ib_drain_qp(bench->near.qp);
+	ib_drain_qp(bench->far.qp);
+	return expect_number("state", side_state(&bench->near), IB_QPS_ERR) ?:
+	       expect_number("state of the other", side_state(&bench->far),
+			     IB_QPS_ERR) ?:
+	       again(bench);
+}
+
 static const struct test_case tests[] = {
 	{ "arrives", test_arrives },
 	{ "answer", test_answer },
 	{ "faults", test_faults },
 	{ "receives", test_receives },
+	{ "drained", test_drained },
 };
 
 const struct cases cases = {
