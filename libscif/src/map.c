@@ -457,21 +457,22 @@ static int map_pieces(struct scif_endpoint *ep,
 	return err;
 }
 
+/*
+ * No operation: it would wait for the peer's process, and what waits for it would, too.
+ * Windows are named by their ids: the peer counts this one, or says that it has gone.
+ */
 static int do_map(struct scif_endpoint *ep, size_t len, int prot, int flags,
 		  off_t offset, void **addr)
 {
-	struct scif_operation op = { .own = false };
 	struct scif_pieces pieces;
 	int err;
 
 	scif_pieces_init(&pieces);
-	scif_operation_begin(ep->rma, &op);
 	err = scif_peer_pieces(ep, offset, len, prot, &pieces);
 	if (!err && !ep->link.dev->direct)
 		err = EOPNOTSUPP;
 	if (!err)
 		err = map_pieces(ep, &pieces, len, prot, flags, addr);
-	scif_operation_end(ep, &op);
 	scif_pieces_free(&pieces);
 	return err;
 }

@@ -72,6 +72,7 @@ int main(int argc, char **argv)
 	run_all(closing_cases, argc, argv);
 	run_all(under_way_cases, argc, argv);
 	run_if_mapped(own_under_way_cases, argc, argv, false);
+	run_if_mapped(holding_cases, argc, argv, false);
 	run_if_mapped(credential_cases, argc, argv, false);
 	run_all(device_cases, argc, argv);
 	run_if_mapped(mapped_device_cases, argc, argv, true);

@@ -34,6 +34,7 @@ extern const struct behaviour mapped_cases[];
 extern const struct behaviour watched_cases[];
 extern const struct behaviour handed_cases[];
 extern const struct behaviour lifetime_cases[];
+extern const struct behaviour holding_cases[];
 extern const struct behaviour own_under_way_cases[];
 extern const struct behaviour credential_cases[];
 /* For devices whose device memory others can map. */

@@ -163,13 +163,8 @@ static bool show_unsteady(struct liar *liar)
 	shared->dir.addr = (uintptr_t)liar->mem + 2 * PAGE;
 	shared->dir.rkey = liar->mr->rkey;
 	atomic_store(&shared->dir.begin, gen);
-	memcpy(liar->said, &gen, sizeof(gen));
-	if (!check(post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
-			offsetof(struct scif_shared, dir_gen)),
-		   "the number of the directory"))
-		return false;
-	memcpy(liar->said, &message, sizeof(message));
-	return check(post(liar, IBV_WR_SEND, sizeof(message), 0), "a request");
+	return check(say_directory(liar, gen), "the directory's number") &&
+	       check(say(liar, &message), "a request");
 }
 
 /* It stays so until the victim has had enough. */
@@ -249,8 +244,7 @@ static bool map_window(struct liar *liar, uint64_t id)
 	struct scif_message message = { .type = SCIF_MAPPED, .tag = 1 };
 
 	message.args[0] = id;
-	memcpy(liar->said, &message, sizeof(message));
-	return post(liar, IBV_WR_SEND, sizeof(message), 0) && is_answered(liar);
+	return say(liar, &message) && is_answered(liar);
 }
 
 /*
@@ -425,15 +419,6 @@ static bool survives_lies(int listener, int own, int other, uint8_t *mem,
 	ok = healthy(own, other);
 	scif_close(epd);
 	return ok;
-}
-
-static bool is_told(int told, char what)
-{
-	char byte = '?';
-
-	return check(becomes_readable(told) && read(told, &byte, 1) == 1 &&
-			     byte == what,
-		     "the liar says %d", byte);
 }
 
 /*

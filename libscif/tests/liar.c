@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
 #define _GNU_SOURCE
+#include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 #include <arpa/inet.h>
 #include <rdma/rdma_verbs.h>
 
@@ -199,4 +201,26 @@ bool post(struct liar *liar, enum ibv_wr_opcode opcode, uint32_t length,
 	return post_on(liar, liar->id->qp, opcode, length,
 		       liar->theirs.shared_addr + place,
 		       liar->theirs.shared_rkey);
+}
+
+bool say(struct liar *liar, const struct scif_message *message)
+{
+	memcpy(liar->said, message, sizeof(*message));
+	return post(liar, IBV_WR_SEND, sizeof(*message), 0);
+}
+
+bool say_directory(struct liar *liar, uint32_t gen)
+{
+	memcpy(liar->said, &gen, sizeof(gen));
+	return post(liar, IBV_WR_RDMA_WRITE, sizeof(gen),
+		    offsetof(struct scif_shared, dir_gen));
+}
+
+bool is_told(int told, char what)
+{
+	char byte = '?';
+
+	return check(becomes_readable(told) && read(told, &byte, 1) == 1 &&
+			     byte == what,
+		     "the liar says %d", byte);
 }

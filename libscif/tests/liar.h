@@ -52,5 +52,11 @@ bool post(struct liar *liar, enum ibv_wr_opcode opcode, uint32_t length,
 /* The same for any memory, on one of the two queue pairs. */
 bool post_on(struct liar *liar, struct ibv_qp *qp, enum ibv_wr_opcode opcode,
 	     uint32_t length, uint64_t addr, uint32_t rkey);
+/* A control message; and the number that tells of a new directory. */
+bool say(struct liar *liar, const struct scif_message *message);
+bool say_directory(struct liar *liar, uint32_t gen);
+
+/* By the victim: the liar says this, by the pipe @told. */
+bool is_told(int told, char what);
 
 #endif /* SCIF_TESTS_LIAR_H */

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * What a peer keeps that maps windows, or is stopped while it is asked for them.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "behaviour.h"
+#include "clock.h"
+#include "peer.h"
+#include "process.h"
+#include "tap.h"
+
+enum {
+	PAGE = 4096,
+	MUCH = 12 << 20,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
+	FIXED = SCIF_MAP_FIXED
+};
+
+struct mapper {
+	int epd;
+	void *mem;
+	pthread_t thread;
+};
+
+static void *map_page(void *argument)
+{
+	struct mapper *mapper = argument;
+
+	mapper->mem = scif_mmap(NULL, PAGE, RW, 0, mapper->epd, 0);
+	return NULL;
+}
+
+/* Who waits for the peer to map something keeps no window of its own. */
+static bool unregister_beside_mmap(void)
+{
+	struct mapper mapper;
+	size_t before;
+	uint8_t *mem;
+	int other;
+	bool ok;
+
+	/* One on another machine would stop for good. */
+	if (getenv("SCIF_TEST_PEER"))
+		return true;
+	mem = fresh_pages(MUCH);
+	connect_pair(&mapper.epd, &other);
+	peer_register(other, 0, PAGE, 0, RW, FIXED);
+	before = pinned();
+	ok = succeeds(scif_register(mapper.epd, mem, MUCH, 0, RW, FIXED), 0,
+		      "register");
+	peer_stop();
+	pthread_create(&mapper.thread, NULL, map_page, &mapper);
+	sleep_ms(300 * slowness());
+	ok = succeeds(scif_unregister(mapper.epd, 0, MUCH), 0, "unregister") &&
+	     unpins(before + MUCH / 2) && ok;
+	peer_continue();
+	pthread_join(mapper.thread, NULL);
+	ok = check(mapper.mem != SCIF_MMAP_FAILED, "mmap") &&
+	     succeeds(scif_munmap(mapper.mem, PAGE), 0, "munmap") && ok;
+	close_pair(mapper.epd, other);
+	munmap(mem, MUCH);
+	return ok;
+}
+
+const struct behaviour holding_cases[] = {
+	{ 56, "unregister while mmap waits for a peer that is stopped",
+	  unregister_beside_mmap },
+	{ 0, NULL, NULL }
+};

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR Linux-OpenIB
+/*
+ * A peer that speaks the library's protocol with verbs, and does not do what the library
+ * waits for: what that may keep, and for how long.
+ * usage: scif_patience NODES OWN VICTIM-ADDRESS
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "liar.h"
+#include "peer.h"
+#include "process.h"
+#include "tap.h"
+
+enum { PAGE = 4096, RELEASE = 5, RW = SCIF_PROT_READ | SCIF_PROT_WRITE };
+
+/* What the two tell each other. */
+static int go[2], told[2];
+
+static bool tell(bool ok)
+{
+	return write(told[1], ok ? "y" : "n", 1) == 1 && ok;
+}
+
+static bool let_go(void)
+{
+	return check(write(go[1], "", 1) == 1, "pipe");
+}
+
+static bool show_window(struct liar *liar)
+{
+	struct scif_shared *shared = (struct scif_shared *)liar->mem;
+	struct scif_dir_entry *entry = (void *)(liar->mem + 2 * PAGE);
+
+	entry->length = PAGE;
+	entry->addr = (uintptr_t)liar->mem + 3 * PAGE;
+	entry->id = 1;
+	entry->rkey = liar->mr->rkey;
+	entry->prot = RW;
+	shared->dir.count = 1;
+	shared->dir.addr = (uintptr_t)entry;
+	shared->dir.rkey = liar->mr->rkey;
+	atomic_store(&shared->dir.begin, 2);
+	atomic_store(&shared->dir.end, 2);
+	return say_directory(liar, 2);
+}
+
+/* Has the victim sent this message, after others perhaps? */
+static bool hears(struct liar *liar, uint32_t type, uint64_t first)
+{
+	const volatile struct scif_message *heard = liar->heard;
+	uint64_t end = deadline();
+	unsigned int round = 0;
+
+	while ((heard->type != type || heard->args[0] != first) &&
+	       now_ms() < end)
+		relax(round++);
+	return check(now_ms() < end, "no message %u of %llu", type,
+		     (unsigned long long)first);
+}
+
+/*
+ * Does not say that a window is mapped, and wants to know when the victim is done with
+ * its windows.
+ */
+static bool answer_no_mapping(const char *address)
+{
+	struct scif_message release = { .type = SCIF_RELEASE };
+	struct liar liar;
+	bool ok;
+
+	if (!connect_liar(&liar, address, true))
+		return tell(false);
+	release.args[0] = RELEASE;
+	ok = show_window(&liar) && tell(true) && hears(&liar, SCIF_MAPPED, 1) &&
+	     say(&liar, &release) && hears(&liar, SCIF_REPLY, RELEASE);
+	tell(ok);
+	close_liar(&liar);
+	return ok;
+}
+
+static int lie(const char *address)
+{
+	char byte;
+
+	if (read(go[0], &byte, 1) != 1 || !answer_no_mapping(address))
+		return 1;
+	for (;;)
+		pause();
+}
+
+/* A process of its own, from before the library is used here. */
+static pid_t start_liar(const char *address)
+{
+	pid_t child;
+
+	if (pipe2(go, O_CLOEXEC) || pipe2(told, O_CLOEXEC))
+		bail("pipe");
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(lie(address));
+	}
+	return child;
+}
+
+static int accept_liar(int listener)
+{
+	struct scif_port_id from;
+	int epd = -1;
+
+	if (shows(listener, POLLIN) &&
+	    !succeeds(scif_accept(listener, &from, &epd, 0), 0, "accept"))
+		epd = -1;
+	return epd;
+}
+
+static void *map_page(void *epd)
+{
+	void *mem = scif_mmap(NULL, PAGE, RW, 0, *(int *)epd, 0);
+
+	return mem == SCIF_MMAP_FAILED ? NULL : mem;
+}
+
+/* Who waits for it uses none of its windows meanwhile, and says so. */
+static bool meets_no_mapping(int listener)
+{
+	pthread_t thread;
+	void *mem;
+	int epd;
+	bool ok;
+
+	if (!let_go())
+		return false;
+	epd = accept_liar(listener);
+	if (epd < 0 || !is_told(told[0], 'y'))
+		return false;
+	pthread_create(&thread, NULL, map_page, &epd);
+	ok = is_told(told[0], 'y');
+	pthread_join(thread, &mem);
+	ok = check(!mem, "mapped without an answer") && ok;
+	scif_close(epd);
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	int listener, status;
+	pid_t child;
+
+	if (argc != 4)
+		bail("usage: %s NODES OWN ADDRESS", argv[0]);
+	setenv("SCIF_NODES", argv[1], 1);
+	setenv("SCIF_NODE", argv[2], 1);
+	child = start_liar(argv[3]);
+	listener = scif_open();
+	if (scif_bind(listener, LIAR_PORT) < 0 || scif_listen(listener, 4))
+		bail("listen: %s", strerror(errno));
+	tap_ok(meets_no_mapping(listener),
+	       "who waits for a mapping keeps no window of the peer's");
+	scif_close(listener);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	return tap_end();
+}
