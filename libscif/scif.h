@@ -295,14 +295,17 @@ int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
  * @newepd: set to the connected endpoint
  * @flags: SCIF_ACCEPT_SYNC: wait for a connection
  *
- * The new endpoint has the listener's port. O_NONBLOCK of @epd has no say.
+ * The new endpoint has the listener's port. O_NONBLOCK of @epd has no say. Who has asked
+ * and does not complete the connection is given up after five seconds. The call returns
+ * then without SCIF_ACCEPT_SYNC (EAGAIN), and if there was a signal (EINTR); others may
+ * be waiting.
  *
  * Return: 0.
  * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN
- * (nobody waits), EINTR (a signal, or @epd was closed), ENODEV (the node's
- * device was removed, or this process's credentials changed), EACCES (this
- * thread's credentials changed), ENOSPC (the user has as many watches of epoll as there
- * may be), EMFILE, ENFILE, ENOMEM.
+ * (nobody waits, or who did was given up), EINTR (a signal, or @epd was
+ * closed), ENODEV (the node's device was removed, or this process's credentials
+ * changed), EACCES (this thread's credentials changed), ENOSPC (the user has as
+ * many watches of epoll as there may be), EMFILE, ENFILE, ENOMEM.
  */
 int scif_accept(scif_epd_t epd, struct scif_port_id *peer, scif_epd_t *newepd,
 		int flags);

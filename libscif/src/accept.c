@@ -10,6 +10,9 @@
 
 #include "rma.h"
 
+/* How long who does not wait for a connection is kept by those that come to nothing. */
+enum { BUSY_MS = 1000 };
+
 /*
  * A peer says which node it is. Its kernel says the address, which has to be that
  * node's, if there is such a node.
@@ -114,20 +117,25 @@ static int accept_error(int err)
 	}
 }
 
-/* What was taken is not lost by a signal; ticks bound the wait. 0 or an errno. */
-static int wait_for_peer(struct scif_endpoint *ep, scif_epd_t epd)
+/*
+ * What was taken is not lost by a signal, which counts if it comes to nothing; ticks bound
+ * the wait. 0 or an errno.
+ */
+static int wait_for_peer(struct scif_endpoint *ep, scif_epd_t epd,
+			 bool *interrupted)
 {
 	int err;
 
-	do
-		err = scif_connect_wait(ep, epd);
-	while (err == EINTR && !sched_yield());
+	while ((err = scif_connect_wait(ep, epd)) == EINTR) {
+		*interrupted = true;
+		sched_yield();
+	}
 	return err;
 }
 
 /* 0, ENOMEM, EACCES, or ECONNABORTED if the peer is not there any more. */
 static int answer(struct scif_endpoint *ep, scif_epd_t epd,
-		  const struct scif_hello *hello)
+		  const struct scif_hello *hello, bool *interrupted)
 {
 	int err;
 
@@ -143,7 +151,7 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 		err = scif_connect_answer(ep);
 	pthread_mutex_unlock(&ep->lock);
 	if (!err)
-		err = wait_for_peer(ep, epd);
+		err = wait_for_peer(ep, epd, interrupted);
 	/* Or its descriptor was closed, which nobody knows yet. */
 	if (!err && scif_state(ep) != SCIF_CONNECTED &&
 	    scif_state(ep) != SCIF_DISCONNECTED)
@@ -153,7 +161,7 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 
 /* Make the new endpoint from a request; -1 with errno. */
 static scif_epd_t establish(struct scif_endpoint *listener,
-			    struct scif_pending *pending)
+			    struct scif_pending *pending, bool *interrupted)
 {
 	struct scif_endpoint *ep;
 	scif_epd_t epd;
@@ -174,7 +182,7 @@ static scif_epd_t establish(struct scif_endpoint *listener,
 	pthread_mutex_lock(&scif_process.cm_lock);
 	pending->id->context = ep;
 	pthread_mutex_unlock(&scif_process.cm_lock);
-	err = answer(ep, epd, &pending->hello);
+	err = answer(ep, epd, &pending->hello, interrupted);
 	if (err) {
 		scif_close_own(ep, epd);
 		scif_endpoint_shutdown(ep);
@@ -192,7 +200,9 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 		     struct scif_port_id *peer, scif_epd_t *newepd, int flags)
 {
 	struct scif_pending *pending;
+	const uint64_t began = scif_now_ms();
 	struct scif_port_id from;
+	bool interrupted = false;
 	scif_epd_t new;
 
 	for (;;) {
@@ -210,12 +220,17 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 		}
 		from.node = pending->hello.node;
 		from.port = pending->hello.port;
-		new = establish(listener, pending);
+		new = establish(listener, pending, &interrupted);
 		if (new >= 0)
 			break;
 		/* That one went away; perhaps another one waits. */
 		if (errno != ECONNABORTED)
 			return errno;
+		if (!(flags & SCIF_ACCEPT_SYNC) &&
+		    scif_now_ms() >= began + BUSY_MS)
+			return EAGAIN;
+		if (flags & SCIF_ACCEPT_SYNC && interrupted)
+			return EINTR;
 	}
 	*peer = from;
 	*newepd = new;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,16 @@
 #include "process.h"
 #include "tap.h"
 
-enum { PAGE = 4096, RELEASE = 5, RW = SCIF_PROT_READ | SCIF_PROT_WRITE };
+enum {
+	PAGE = 4096,
+	MUCH = 12 << 20,
+	RELEASE = 5,
+	SILENT = 3,
+	LONG_MS = 12000,
+	CROWD = 8,
+	CROWD_PORT = 2702,
+	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
+};
 
 /* What the two tell each other. */
 static int go[2], told[2];
@@ -92,11 +102,33 @@ static bool answer_no_mapping(const char *address)
 	return ok;
 }
 
-static int lie(const char *address)
+/* They ask, and say nothing when they are accepted. */
+static bool answer_no_reply(const char *address)
+{
+	struct scif_hello hello = { .node = LIAR_NODE, .shared_rkey = 1 };
+	struct liar liars[SILENT];
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < SILENT && ok; i++) {
+		hello.rma_qpn = 0xabcd00 + i;
+		ok = reach(&liars[i], address) && greet(&liars[i], &hello, 12);
+	}
+	return tell(ok);
+}
+
+static bool is_let_go(void)
 {
 	char byte;
 
-	if (read(go[0], &byte, 1) != 1 || !answer_no_mapping(address))
+	return read(go[0], &byte, 1) == 1;
+}
+
+static int lie(const char *address)
+{
+	if (!is_let_go() || !answer_no_mapping(address))
+		return 1;
+	if (!is_let_go() || !answer_no_reply(address))
 		return 1;
 	for (;;)
 		pause();
@@ -157,6 +189,40 @@ static bool meets_no_mapping(int listener)
 	return ok;
 }
 
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* One of those who wait is given up after some seconds, the next is for the next call. */
+static bool meets_no_reply(int listener)
+{
+	const struct itimerval often = { { 0, 200000 }, { 0, 200000 } };
+	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
+	struct sigaction action = { .sa_handler = nothing };
+	uint64_t began, took;
+	struct scif_port_id from;
+	int epd;
+	bool ok;
+
+	if (!let_go() || !is_told(told[0], 'y') || !shows(listener, POLLIN))
+		return false;
+	sleep_ms(500 * slowness()); /* all of them are there */
+	began = now_ms();
+	ok = fails(scif_accept(listener, &from, &epd, 0), EAGAIN, "accept");
+	took = now_ms() - began;
+	ok = check(took < LONG_MS, "it takes %llu ms",
+		   (unsigned long long)took) &&
+	     check(poll_now(listener) & POLLIN, "nobody waits") && ok;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	ok = fails(scif_accept(listener, &from, &epd, SCIF_ACCEPT_SYNC), EINTR,
+		   "accept under signals") &&
+	     check(poll_now(listener) & POLLIN, "nobody is left") && ok;
+	setitimer(ITIMER_REAL, &never, NULL);
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
 	int listener, status;
@@ -172,6 +238,8 @@ int main(int argc, char **argv)
 		bail("listen: %s", strerror(errno));
 	tap_ok(meets_no_mapping(listener),
 	       "who waits for a mapping keeps no window of the peer's");
+	tap_ok(meets_no_reply(listener),
+	       "accept waits for one that never completes");
 	scif_close(listener);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
