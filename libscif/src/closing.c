@@ -149,7 +149,7 @@ int scif_windows_end(struct scif_endpoint *ep, unsigned int first,
 		scif_directory_publish(ep);
 	for (one = rma->closing; one; one = one->next)
 		if (one->release == rma->last_release)
-			scif_barrier_set(rma, &one->own);
+			scif_barrier_set(rma, &one->own, true);
 	ask_release(ep);
 	return 0;
 }

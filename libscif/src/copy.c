@@ -32,10 +32,10 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	const bool again = (flags & (SCIF_RMA_SYNC | SCIF_RMA_ORDERED)) ==
 			   SCIF_RMA_SYNC;
 	bool reads = opcode == IBV_WR_RDMA_READ;
-	struct scif_operation op = { .own = true };
+	struct scif_operation op = { .own = false };
 	struct ranges ranges;
 	uint64_t number = 0;
-	int err;
+	int err, peer_err;
 
 	if (again && scif_queue_copy_again(ep, opcode, loffset, length, roffset,
 					   &number))
@@ -43,16 +43,18 @@ static int copy_windows(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 	scif_pieces_init(&ranges.own);
 	scif_pieces_init(&ranges.peer);
 	scif_operation_begin(ep->rma, &op);
-	/* Who has closed it waits for those that began before. */
+	peer_err = scif_peer_pieces(ep, roffset, length,
+				    reads ? SCIF_PROT_READ : SCIF_PROT_WRITE,
+				    &ranges.peer);
+	scif_operation_uses_own(ep->rma, &op);
+	/* Who has closed it waits for those that used them before. */
 	err = scif_check_connected(ep);
 	if (!err)
 		err = scif_own_pieces(ep->rma, loffset, length,
 				      reads ? SCIF_PROT_WRITE : SCIF_PROT_READ,
 				      &ranges.own);
 	if (!err)
-		err = scif_peer_pieces(ep, roffset, length,
-				       reads ? SCIF_PROT_READ : SCIF_PROT_WRITE,
-				       &ranges.peer);
+		err = peer_err;
 	if (!err)
 		err = scif_queue_copy(ep, opcode, &ranges.own, &ranges.peer,
 				      flags, &number);

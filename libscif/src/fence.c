@@ -181,19 +181,23 @@ static int do_signal(struct scif_endpoint *ep, off_t loff, uint64_t lval,
 		     off_t roff, uint64_t rval, int flags)
 {
 	struct scif_pieces own, peer;
-	struct scif_operation op = { .own = flags & SCIF_SIGNAL_LOCAL };
-	int err;
+	struct scif_operation op = { .own = false };
+	int err, peer_err = 0;
 
 	scif_pieces_init(&own);
 	scif_pieces_init(&peer);
 	scif_operation_begin(ep->rma, &op);
+	if (flags & SCIF_SIGNAL_REMOTE)
+		peer_err = scif_peer_pieces(ep, roff, SIGNAL_BYTES,
+					    SCIF_PROT_WRITE, &peer);
+	if (flags & SCIF_SIGNAL_LOCAL)
+		scif_operation_uses_own(ep->rma, &op);
 	err = scif_check_connected(ep);
 	if (!err && flags & SCIF_SIGNAL_LOCAL)
 		err = scif_own_pieces(ep->rma, loff, SIGNAL_BYTES,
 				      SCIF_PROT_WRITE, &own);
-	if (!err && flags & SCIF_SIGNAL_REMOTE)
-		err = scif_peer_pieces(ep, roff, SIGNAL_BYTES, SCIF_PROT_WRITE,
-				       &peer);
+	if (!err)
+		err = peer_err;
 	if (!err && flags & SCIF_SIGNAL_LOCAL)
 		err = signal_own(ep, &own, lval);
 	if (!err && flags & SCIF_SIGNAL_REMOTE)

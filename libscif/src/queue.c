@@ -56,6 +56,13 @@ void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op)
 	pthread_mutex_unlock(&rma->op_lock);
 }
 
+void scif_operation_uses_own(struct scif_rma *rma, struct scif_operation *op)
+{
+	scif_queue_lock(rma);
+	op->own = true;
+	pthread_mutex_unlock(&rma->op_lock);
+}
+
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op)
 {
 	struct scif_rma *rma = ep->rma;
@@ -536,20 +543,30 @@ void scif_queue_note(struct scif_endpoint *ep, uint64_t loffset,
 	pthread_mutex_unlock(&rma->op_lock);
 }
 
-void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier)
+void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier,
+		      bool own)
 {
 	scif_queue_lock(rma);
 	barrier->ticket = rma->last_ticket;
+	barrier->own = own;
 	barrier->posted = 0;
 	barrier->over = false;
 	pthread_mutex_unlock(&rma->op_lock);
 }
 
+/* With the operations' lock: one that began before, and may post something still. */
+static bool is_awaited(const struct scif_rma *rma,
+		       const struct scif_barrier *barrier)
+{
+	if (barrier->own)
+		return uses_own(rma, barrier->ticket);
+	return rma->operations && rma->operations->ticket <= barrier->ticket;
+}
+
 bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier)
 {
 	scif_queue_lock(rma);
-	if (!barrier->posted &&
-	    (!rma->operations || rma->operations->ticket > barrier->ticket))
+	if (!barrier->posted && !is_awaited(rma, barrier))
 		barrier->posted = rma->posted + 1;
 	if (barrier->posted && rma->completed + 1 >= barrier->posted)
 		barrier->over = true;

@@ -177,7 +177,7 @@ static void take_release(struct scif_endpoint *ep,
 		return;
 	}
 	pthread_mutex_lock(&rma->settle_lock);
-	scif_barrier_set(rma, &rma->release);
+	scif_barrier_set(rma, &rma->release, false);
 	rma->release_number = message->args[0];
 	rma->releasing = true;
 	pthread_mutex_unlock(&rma->settle_lock);

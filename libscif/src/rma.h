@@ -33,6 +33,7 @@ struct scif_window {
 struct scif_barrier {
 	uint64_t ticket; /* copies that began up to here */
 	uint64_t posted; /* and then these requests; 0: not known yet */
+	bool own;	 /* only copies that use one's own windows */
 	bool over;
 };
 
@@ -65,7 +66,7 @@ struct scif_pieces {
 /* A copy that is being posted. */
 struct scif_operation {
 	struct scif_operation *next;
-	bool own; /* it uses one's own windows */
+	bool own; /* it uses one's own windows, or is about to look for them */
 	uint64_t ticket;
 };
 
@@ -172,7 +173,7 @@ void scif_reply(struct scif_endpoint *ep, uint32_t tag, int status,
 /* window.c */
 /*
  * The memory of one's own windows from @offset on; 0, ENXIO, EACCES, ENOMEM.
- * The caller has begun an operation.
+ * The caller has begun an operation that uses them.
  */
 int scif_own_pieces(struct scif_rma *rma, off_t offset, size_t length, int prot,
 		    struct scif_pieces *pieces);
@@ -226,6 +227,11 @@ void scif_map_close(struct scif_rma *rma);
 /* Take the operations' lock, for which others may make room. */
 void scif_queue_lock(struct scif_rma *rma);
 void scif_operation_begin(struct scif_rma *rma, struct scif_operation *op);
+/*
+ * From now on it uses one's own windows. Not before it knows the peer's: to read these may
+ * take as long as the peer likes. The caller looks then if the endpoint is closed.
+ */
+void scif_operation_uses_own(struct scif_rma *rma, struct scif_operation *op);
 void scif_operation_end(struct scif_endpoint *ep, struct scif_operation *op);
 /*
  * Wait for those under way that use one's own windows: their threads may be copying by
@@ -271,7 +277,9 @@ bool scif_queue_copy_again(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,
 /* One copy between these places is done: the next may be alike. */
 void scif_queue_note(struct scif_endpoint *ep, uint64_t loffset,
 		     uint64_t roffset);
-void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier);
+/* @own: for one's own windows, else for the peer's. */
+void scif_barrier_set(struct scif_rma *rma, struct scif_barrier *barrier,
+		      bool own);
 bool scif_barrier_over(struct scif_rma *rma, struct scif_barrier *barrier);
 /* Let go of @region when all that was posted is complete. */
 void scif_queue_leave(struct scif_rma *rma, struct scif_region *region);

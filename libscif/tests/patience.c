@@ -23,7 +23,6 @@
 #include "clock.h"
 #include "liar.h"
 #include "peer.h"
-#include "process.h"
 #include "tap.h"
 
 enum {
@@ -32,8 +31,6 @@ enum {
 	RELEASE = 5,
 	SILENT = 3,
 	LONG_MS = 12000,
-	CROWD = 8,
-	CROWD_PORT = 2702,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
 };
 
@@ -102,6 +99,41 @@ static bool answer_no_mapping(const char *address)
 	return ok;
 }
 
+static bool is_let_go(void)
+{
+	char byte;
+
+	return read(go[0], &byte, 1) == 1;
+}
+
+/* Asks for a signal, for which its directory has to be read, and changes that for long. */
+static bool change_directory(const char *address)
+{
+	struct scif_message signal = { .type = SCIF_SIGNAL,
+				       .tag = 1,
+				       .flags = SCIF_SIGNAL_LOCAL |
+						SCIF_SIGNAL_REMOTE };
+	struct scif_shared *shared;
+	uint64_t until = deadline();
+	struct liar liar;
+	bool ok;
+
+	if (!connect_liar(&liar, address, true) || !is_let_go())
+		return tell(false);
+	shared = (struct scif_shared *)liar.mem;
+	atomic_store(&shared->dir.begin, 2);
+	ok = say_directory(&liar, 2) && say(&liar, &signal) && tell(true);
+	while (now_ms() < until && !readable_within(go[0], 50)) {
+		atomic_fetch_add(&shared->dir.begin, 1);
+		atomic_store(&shared->dir.end,
+			     atomic_load(&shared->dir.begin) - 1);
+	}
+	ok = ok && check(now_ms() < until, "it is not let go") && is_let_go();
+	tell(ok);
+	close_liar(&liar);
+	return ok;
+}
+
 /* They ask, and say nothing when they are accepted. */
 static bool answer_no_reply(const char *address)
 {
@@ -117,19 +149,15 @@ static bool answer_no_reply(const char *address)
 	return tell(ok);
 }
 
-static bool is_let_go(void)
+static void lie(const char *address)
 {
-	char byte;
+	static bool (*const lies[])(const char *address) = { answer_no_mapping,
+							     change_directory,
+							     answer_no_reply };
+	unsigned int i;
 
-	return read(go[0], &byte, 1) == 1;
-}
-
-static int lie(const char *address)
-{
-	if (!is_let_go() || !answer_no_mapping(address))
-		return 1;
-	if (!is_let_go() || !answer_no_reply(address))
-		return 1;
+	for (i = 0; i < sizeof(lies) / sizeof(lies[0]) && is_let_go(); i++)
+		lies[i](address);
 	for (;;)
 		pause();
 }
@@ -145,7 +173,8 @@ static pid_t start_liar(const char *address)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		_exit(lie(address));
+		lie(address);
+		_exit(1);
 	}
 	return child;
 }
@@ -186,6 +215,33 @@ static bool meets_no_mapping(int listener)
 	pthread_join(thread, &mem);
 	ok = check(!mem, "mapped without an answer") && ok;
 	scif_close(epd);
+	return ok;
+}
+
+/* Who reads its directory uses no window meanwhile. */
+static bool meets_change(int listener)
+{
+	uint8_t *mem = fresh_pages(MUCH);
+	uint64_t began, took;
+	int epd;
+	bool ok;
+
+	if (!let_go())
+		return false;
+	epd = accept_liar(listener);
+	ok = succeeds(scif_register(epd, mem, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
+		      "register") &&
+	     let_go() && is_told(told[0], 'y');
+	sleep_ms(300 * slowness());
+	began = now_ms();
+	ok = ok && succeeds(scif_unregister(epd, 0, MUCH), 0, "unregister");
+	took = now_ms() - began;
+	ok = check(took < 3000ULL * slowness(), "it takes %llu ms",
+		   (unsigned long long)took) &&
+	     check(!(scif_poll_now(epd) & POLLHUP), "it is disconnected") && ok;
+	ok = let_go() && is_told(told[0], 'y') && ok;
+	scif_close(epd);
+	munmap(mem, MUCH);
 	return ok;
 }
 
@@ -238,6 +294,8 @@ int main(int argc, char **argv)
 		bail("listen: %s", strerror(errno));
 	tap_ok(meets_no_mapping(listener),
 	       "who waits for a mapping keeps no window of the peer's");
+	tap_ok(meets_change(listener),
+	       "unregister waits for no directory that changes always");
 	tap_ok(meets_no_reply(listener),
 	       "accept waits for one that never completes");
 	scif_close(listener);
