@@ -8,6 +8,9 @@
 #include "internal.h"
 #include "rma.h"
 
+/* What the messages of one endpoint may take (ms) before others have their turn. */
+enum { TURN_MS = 2 };
+
 static void handle(struct scif_endpoint *ep, const struct scif_message *message)
 {
 	switch (message->type) {
@@ -27,12 +30,14 @@ static void handle(struct scif_endpoint *ep, const struct scif_message *message)
 /* False if there may be more: other endpoints have their turn first. */
 static bool drain(struct scif_endpoint *ep)
 {
+	const uint64_t began = scif_now_ms();
 	struct scif_link *link = &ep->link;
 	struct scif_message message;
 	struct ibv_wc wc;
 	int i;
 
-	for (i = 0; i < SCIF_RX_DEPTH; i++) {
+	for (i = 0; i < SCIF_RX_DEPTH && scif_now_ms() <= began + TURN_MS;
+	     i++) {
 		if (ibv_poll_cq(link->rx_cq, 1, &wc) <= 0)
 			return true;
 		if (wc.status != IBV_WC_SUCCESS ||

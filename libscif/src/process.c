@@ -311,14 +311,21 @@ static void forget_device(struct scif_device *gone)
 	pthread_mutex_unlock(&scif_process.lock);
 }
 
+/* Some at a time: if peers ask always there are always more, and other things to do. */
 static void handle_device(struct scif_device *dev, uint32_t events)
 {
 	struct scif_endpoint *ep;
 	struct ibv_cq *cq;
 	void *owner;
 	bool alive;
+	int i;
 
-	while (is_progress() && !ibv_get_cq_event(dev->channel, &cq, &owner)) {
+	for (i = 0; i < BATCH && is_progress(); i++) {
+		if (ibv_get_cq_event(dev->channel, &cq, &owner)) {
+			if (events & (EPOLLERR | EPOLLHUP))
+				forget_device(dev);
+			return;
+		}
 		ep = owner;
 		alive = scif_try_get(ep);
 		ibv_ack_cq_events(cq, 1);
@@ -327,8 +334,6 @@ static void handle_device(struct scif_device *dev, uint32_t events)
 		serve(ep, DUE_EVENT);
 		scif_put(ep);
 	}
-	if (events & (EPOLLERR | EPOLLHUP))
-		forget_device(dev);
 }
 
 static void handle_endpoint(uint64_t inode)
