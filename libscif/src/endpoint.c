@@ -159,6 +159,7 @@ void scif_endpoint_shutdown(struct scif_endpoint *ep)
 	scif_pending_clear(ep);
 	atomic_store(&ep->ended, true);
 	scif_refresh(ep, -1); /* wakes those who wait */
+	scif_steer_end(&ep->steer);
 	/* Where the ticks find it. */
 	if (!lingers && !atomic_load(&ep->maps))
 		scif_table_remove(ep);

@@ -77,7 +77,7 @@ struct scif_device {
 /* The library's end of the descriptor, and what the user's end shows. */
 struct scif_steer {
 	pthread_mutex_t lock;
-	int fd;
+	atomic_int fd; /* -1: the endpoint has ended */
 	atomic_bool in;
 	atomic_bool out;
 	atomic_bool hup;
@@ -361,6 +361,8 @@ int scif_hold_port(struct scif_endpoint *ep, uint16_t port);
 /* steer.c: the descriptor. */
 int scif_steer_open(struct scif_steer *steer, uint64_t *inode);
 void scif_steer_close(struct scif_steer *steer);
+/* The user's end has gone, and the endpoint may stay for long. */
+void scif_steer_end(struct scif_steer *steer);
 /* Did the user's end go? */
 bool scif_steer_is_closed(struct scif_steer *steer);
 /* Is the number the endpoint's, and not a stranger's by now? */

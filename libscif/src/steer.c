@@ -37,7 +37,7 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 	}
 	*inode = status.st_ino;
 	pthread_mutex_init(&steer->lock, NULL);
-	steer->fd = ends[1];
+	atomic_init(&steer->fd, ends[1]);
 	atomic_init(&steer->in, false);
 	atomic_init(&steer->out, true);
 	atomic_init(&steer->hup, false);
@@ -45,9 +45,20 @@ int scif_steer_open(struct scif_steer *steer, uint64_t *inode)
 	return ends[0];
 }
 
+void scif_steer_end(struct scif_steer *steer)
+{
+	int fd;
+
+	pthread_mutex_lock(&steer->lock);
+	fd = atomic_exchange(&steer->fd, -1);
+	if (fd >= 0)
+		close(fd);
+	pthread_mutex_unlock(&steer->lock);
+}
+
 void scif_steer_close(struct scif_steer *steer)
 {
-	close(steer->fd);
+	scif_steer_end(steer);
 	pthread_mutex_destroy(&steer->lock);
 }
 
@@ -62,7 +73,7 @@ bool scif_steer_is_closed(struct scif_steer *steer)
 	struct pollfd pollfd = { .fd = steer->fd };
 	bool closed = false;
 
-	if (atomic_load(&steer->reset))
+	if (pollfd.fd < 0 || atomic_load(&steer->reset))
 		return true;
 	if (poll(&pollfd, 1, 0) >= 0)
 		closed = pollfd.revents &
@@ -93,7 +104,7 @@ static void note_error(struct scif_steer *steer)
 
 static void raise_in(struct scif_steer *steer)
 {
-	if (steer->in)
+	if (steer->in || atomic_load(&steer->fd) < 0)
 		return;
 	steer->in = send(steer->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 	if (!steer->in)
@@ -118,7 +129,7 @@ static void raise_out(struct scif_steer *steer)
 	char bytes[FILLER];
 	ssize_t ret;
 
-	if (steer->out)
+	if (steer->out || atomic_load(&steer->fd) < 0)
 		return;
 	do
 		ret = recv(steer->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -147,7 +158,7 @@ static void lower_out(struct scif_endpoint *ep, scif_epd_t epd)
 
 static void hang_up(struct scif_steer *steer)
 {
-	if (atomic_load(&steer->hup))
+	if (atomic_load(&steer->hup) || atomic_load(&steer->fd) < 0)
 		return;
 	raise_in(steer);
 	raise_out(steer);

@@ -314,7 +314,8 @@ void scif_table_abandon(void)
 	pthread_mutex_init(&table_lock, NULL);
 	for (i = 0; i < BUCKETS; i++)
 		for (ep = buckets[i]; ep; ep = ep->next)
-			close(ep->steer.fd);
+			if (ep->steer.fd >= 0)
+				close(ep->steer.fd);
 	/* Now there is a number for it, if all that a process may have were taken. */
 	nothing = open_nothing();
 	for (i = 0; i < slot_count; i++) {

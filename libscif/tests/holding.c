@@ -18,6 +18,7 @@
 enum {
 	PAGE = 4096,
 	MUCH = 12 << 20,
+	ROUNDS = 50,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
 	FIXED = SCIF_MAP_FIXED
 };
@@ -68,8 +69,47 @@ static bool unregister_beside_mmap(void)
 	return ok;
 }
 
+/* What stays mapped of an endpoint that is closed. */
+static bool closed_keeps_no_descriptor(void)
+{
+	struct peer_call call = { .flags = 0 };
+	int own, others[ROUNDS], i;
+	uint64_t end;
+	unsigned int before = 0;
+	uint8_t *page = fresh_pages(PAGE);
+	bool ok = true;
+
+	for (i = 0; i < ROUNDS && ok; i++) {
+		connect_pair(&own, &others[i]);
+		call.op = PEER_MMAP;
+		call.epd = others[i];
+		call.length = PAGE;
+		call.prot = RW;
+		ok = succeeds(scif_register(own, page, PAGE, 0, RW, FIXED), 0,
+			      "register") &&
+		     check(peer_do(&call) != -1, "the peer's mmap");
+		scif_close(own);
+		/* the first connection may open what all use */
+		if (!i)
+			before = count_descriptors();
+	}
+	end = deadline();
+	while (count_descriptors() > before && now_ms() < end)
+		sleep_ms(50);
+	ok = check(count_descriptors() <= before, "%u descriptors, not %u",
+		   count_descriptors(), before) &&
+	     ok;
+	while (i--)
+		peer_op_epd(PEER_CLOSE, others[i]);
+	peer_kill(); /* with its mappings */
+	munmap(page, PAGE);
+	return ok;
+}
+
 const struct behaviour holding_cases[] = {
 	{ 56, "unregister while mmap waits for a peer that is stopped",
 	  unregister_beside_mmap },
+	{ 56, "a closed endpoint that is mapped keeps no descriptor",
+	  closed_keeps_no_descriptor },
 	{ 0, NULL, NULL }
 };
