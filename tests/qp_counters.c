@@ -4,6 +4,9 @@
  * pair does while it is bound is there, and the port has all, whatever was bound when.
  */
 #include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,7 +24,7 @@
 /* beside hw_counters */
 #define PACKETS "../counters/port_xmit_packets"
 
-enum { BYTES = 64, COMMAND_BYTES = 256, NOTHING = -1 };
+enum { BYTES = 64, COMMAND_BYTES = 256, NOTHING = -1, ROUNDS = 1000 };
 
 static struct setup setup;
 static struct endpoint a, b;
@@ -249,6 +252,111 @@ static bool by_process(void)
 	       is(of_port("sends") - before, 5, "of the port in the end") && ok;
 }
 
+/* --- two that modify a queue pair at the same time ---------------------------- */
+
+/* A queue pair for each round, and who is how far. */
+static struct {
+	struct ibv_qp *qp;
+	atomic_uint round;
+	atomic_uint done;
+	atomic_bool stop;
+} race;
+
+static void to_init(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+	};
+
+	tap_must(!ibv_modify_qp(qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_ACCESS_FLAGS),
+		 "ibv_modify_qp fails");
+}
+
+static void *modifies(void *argument)
+{
+	unsigned int round;
+
+	(void)argument;
+	for (round = 1; round <= ROUNDS; round++) {
+		while (atomic_load(&race.round) < round)
+			sched_yield();
+		to_init(race.qp);
+		atomic_store(&race.done, round);
+	}
+	return NULL;
+}
+
+static void *reads_counters(void *argument)
+{
+	(void)argument;
+	while (!atomic_load(&race.stop))
+		counter_now(&setup.a_dev, "sends");
+	return NULL;
+}
+
+static void modify_at_once(struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.cap = { .max_send_wr = 1,
+			 .max_recv_wr = 1,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	unsigned int round;
+
+	for (round = 1; round <= ROUNDS; round++) {
+		race.qp = ibv_create_qp(setup.a_dev.pd, &attr);
+		if (!race.qp)
+			bail("ibv_create_qp fails");
+		atomic_store(&race.round, round);
+		to_init(race.qp);
+		while (atomic_load(&race.done) < round)
+			sched_yield();
+		tap_must(!ibv_destroy_qp(race.qp), "ibv_destroy_qp fails");
+	}
+}
+
+static void race_once(void)
+{
+	struct ibv_cq *cq = ibv_create_cq(setup.a_dev.ctx, 1, NULL, NULL, 0);
+	pthread_t modifier, reader;
+
+	tap_must(cq, "ibv_create_cq fails");
+	atomic_store(&race.round, 0);
+	atomic_store(&race.done, 0);
+	atomic_store(&race.stop, false);
+	if (pthread_create(&modifier, NULL, modifies, NULL) ||
+	    pthread_create(&reader, NULL, reads_counters, NULL))
+		bail("pthread_create fails");
+	modify_at_once(cq);
+	atomic_store(&race.stop, true);
+	pthread_join(modifier, NULL);
+	pthread_join(reader, NULL);
+	tap_must(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
+}
+
+/* Each is bound once, to a counter that is made then, and to one that is there. */
+static bool at_once(void)
+{
+	bool ok = rdma("qp set", "auto type on");
+
+	race_once();
+	ok = is(value("qp", "", "sends"), NOTHING, "with nothing bound") && ok;
+	open_pair();
+	race_once();
+	ok = ok && sends(&a, &b, 2) &&
+	     is(value("qp", "qp-type RC", "sends"), 2, "of RC");
+	pair_destroy(&a, &b);
+	ok = is(value("qp", "", "sends"), NOTHING, "with nothing left") && ok;
+	return rdma("qp set", "auto off") && ok;
+}
+
 int main(int argc, char **argv)
 {
 	setup_open(&setup, &argc, argv, 4 * PAGE_BYTES);
@@ -258,6 +366,7 @@ int main(int argc, char **argv)
 	tap_ok(of_iba(), "the port's counters of IBA");
 	tap_ok(by_service(), "a counter for each service");
 	tap_ok(by_process(), "a counter for each process");
+	tap_ok(at_once(), "two that bind a queue pair at once");
 	setup_close(&setup);
 	return tap_end();
 }

@@ -60,36 +60,65 @@ err_own:
 	return err;
 }
 
+/* ib_core forgets a counter that it could not bind the first queue pair to. */
+static void mic_counter_undo(struct rdma_counter *counter)
+{
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp_counter *own;
+
+	mutex_lock(&dev->direct_lock);
+	own = xa_erase(&dev->qp_counters, counter->id);
+	mutex_unlock(&dev->direct_lock);
+	counter->id = 0;
+	free_percpu(own->counters);
+	kfree(own);
+}
+
+/* ib_core may be binding the queue pair to another counter, or to this, at once. */
+static int mic_counter_link(struct rdma_counter *counter, struct mic_qp *qp)
+{
+	struct mic_qp_counter *own = mic_counter_of(counter);
+	struct mic_dev *dev = qp->dev;
+
+	lockdep_assert_held(&dev->direct_lock);
+	if (!list_empty(&qp->counter_entry))
+		return -EINVAL;
+	mic_count_take_direct(dev->direct, qp);
+	list_add(&qp->counter_entry, &own->qps);
+	qp->counters = own->counters;
+	qp->ibqp->counter = counter;
+	return 0;
+}
+
 /**
  * mic_counter_bind_qp - count what a QP does from now on with others
  * @counter: counter; one without a number has nothing of ours yet
- * @ibqp: queue pair that is bound to none
+ * @ibqp: queue pair that was bound to none when ib_core looked
  *
  * Context: process context; ib_core holds the counter's lock.
- * Return: 0, or an error if there is no memory or number for the counter.
+ * Return: 0, -EINVAL if it is bound by now, or an error if there is no memory or
+ * number for the counter.
  */
 int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 {
 	struct mic_dev *dev = to_mic_dev(counter->device);
 	struct mic_qp *qp = to_mic_qp(ibqp);
-	struct mic_qp_counter *own;
+	bool created = !counter->id;
 	int err;
 
-	if (!counter->id) {
+	if (created) {
 		err = mic_counter_create(counter);
 		if (err)
 			return err;
 	}
-	own = mic_counter_of(counter);
 	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
-	mic_count_take_direct(dev->direct, qp);
-	list_add(&qp->counter_entry, &own->qps);
-	qp->counters = own->counters;
+	err = mic_counter_link(counter, qp);
 	mutex_unlock(&dev->direct_lock);
 	mic_qp_unlock(qp, false);
-	ibqp->counter = counter;
-	return 0;
+	if (err && created)
+		mic_counter_undo(counter);
+	return err;
 }
 
 /**
@@ -110,9 +139,9 @@ int mic_counter_unbind_qp(struct ib_qp *ibqp)
 	mic_count_take_direct(own->direct, qp);
 	list_del_init(&qp->counter_entry);
 	qp->counters = dev->counters;
+	ibqp->counter = NULL;
 	mutex_unlock(&dev->direct_lock);
 	mic_qp_unlock(qp, false);
-	ibqp->counter = NULL;
 	return 0;
 }
 
