@@ -88,6 +88,7 @@ int mic_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 void mic_count_add_bound(struct mic_dev *dev, u64 *value);
 int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp);
 int mic_counter_unbind_qp(struct ib_qp *ibqp);
+void mic_counter_forget_qp(struct mic_qp *qp);
 int mic_counter_dealloc(struct rdma_counter *counter);
 struct rdma_hw_stats *mic_counter_alloc_stats(struct rdma_counter *counter);
 int mic_counter_update_stats(struct rdma_counter *counter);

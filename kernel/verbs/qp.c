@@ -375,6 +375,7 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mic_poll_del(qp);
 	mic_qp_put(qp);
 	wait_for_completion(&qp->gone);
+	mic_counter_forget_qp(qp);
 	mic_imports_revoke_qp(qp);
 	if (READ_ONCE(qp->mapped))
 		mic_exports_wait(&qp->ngrants);

@@ -4,6 +4,10 @@
  * for all of a process or of a service, as the administrator said. What a queue pair does
  * while it is bound counts there and not at the device; ib_core adds them up for
  * who asks for the port's.
+ *
+ * Some kernels take a counter or a queue pair off their list after it is gone here, as
+ * restrack.c says. So both are looked up each time, and a counter's number may be
+ * another's by then.
  */
 #include <linux/list.h>
 #include <linux/lockdep.h>
@@ -20,19 +24,27 @@
 
 /**
  * struct mic_qp_counter - what an &rdma_counter counts
+ * @counter: ib_core's part
  * @counters: events counted per CPU
  * @direct: requests that processes executed by themselves, of QPs that were bound
  * @qps: QPs that are, &mic_qp.counter_entry; under &mic_dev.direct_lock like @direct
  */
 struct mic_qp_counter {
+	const struct rdma_counter *counter;
 	struct mic_counters __percpu *counters;
 	u64 direct[MIC_DIRECT_COUNTS];
 	struct list_head qps;
 };
 
+/* NULL if it is gone. */
 static struct mic_qp_counter *mic_counter_of(const struct rdma_counter *counter)
 {
-	return xa_load(&to_mic_dev(counter->device)->qp_counters, counter->id);
+	struct mic_dev *dev = to_mic_dev(counter->device);
+	struct mic_qp_counter *own;
+
+	lockdep_assert_held(&dev->direct_lock);
+	own = xa_load(&dev->qp_counters, counter->id);
+	return own && own->counter == counter ? own : NULL;
 }
 
 static int mic_counter_create(struct rdma_counter *counter)
@@ -44,6 +56,7 @@ static int mic_counter_create(struct rdma_counter *counter)
 	own = kzalloc(sizeof(*own), GFP_KERNEL);
 	if (!own)
 		return err;
+	own->counter = counter;
 	INIT_LIST_HEAD(&own->qps);
 	own->counters = alloc_percpu(struct mic_counters);
 	if (!own->counters)
@@ -74,14 +87,17 @@ static void mic_counter_undo(struct rdma_counter *counter)
 	kfree(own);
 }
 
-/* ib_core may be binding the queue pair to another counter, or to this, at once. */
+/*
+ * ib_core may be binding the queue pair to another counter, or to this, at once, and one
+ * that is being destroyed it will not unbind any more.
+ */
 static int mic_counter_link(struct rdma_counter *counter, struct mic_qp *qp)
 {
 	struct mic_qp_counter *own = mic_counter_of(counter);
 	struct mic_dev *dev = qp->dev;
 
-	lockdep_assert_held(&dev->direct_lock);
-	if (!list_empty(&qp->counter_entry))
+	if (!own || !list_empty(&qp->counter_entry) ||
+	    xa_load(&dev->qps, qp->qpn) != qp)
 		return -EINVAL;
 	mic_count_take_direct(dev->direct, qp);
 	list_add(&qp->counter_entry, &own->qps);
@@ -96,21 +112,22 @@ static int mic_counter_link(struct rdma_counter *counter, struct mic_qp *qp)
  * @ibqp: queue pair that was bound to none when ib_core looked
  *
  * Context: process context; ib_core holds the counter's lock.
- * Return: 0, -EINVAL if it is bound by now, or an error if there is no memory or
- * number for the counter.
+ * Return: 0, -EINVAL if it is bound by now, or either of them is gone, or an error if
+ * there is no memory or number for the counter.
  */
 int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 {
 	struct mic_dev *dev = to_mic_dev(counter->device);
-	struct mic_qp *qp = to_mic_qp(ibqp);
+	struct mic_qp *qp = mic_qp_get_listed(ibqp);
 	bool created = !counter->id;
-	int err;
+	int err = 0;
 
-	if (created) {
+	if (!qp)
+		return -EINVAL;
+	if (created)
 		err = mic_counter_create(counter);
-		if (err)
-			return err;
-	}
+	if (err)
+		goto out;
 	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
 	err = mic_counter_link(counter, qp);
@@ -118,31 +135,67 @@ int mic_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp)
 	mic_qp_unlock(qp, false);
 	if (err && created)
 		mic_counter_undo(counter);
+out:
+	mic_qp_put(qp);
 	return err;
+}
+
+static int mic_counter_unlink(struct ib_qp *ibqp, struct mic_qp *qp)
+{
+	struct mic_qp_counter *own;
+
+	lockdep_assert_held(&qp->dev->direct_lock);
+	own = ibqp->counter ? mic_counter_of(ibqp->counter) : NULL;
+	if (!own || list_empty(&qp->counter_entry))
+		return -EINVAL;
+	mic_count_take_direct(own->direct, qp);
+	list_del_init(&qp->counter_entry);
+	qp->counters = qp->dev->counters;
+	ibqp->counter = NULL;
+	return 0;
 }
 
 /**
  * mic_counter_unbind_qp - count what a QP does with its device's again
- * @ibqp: queue pair that is bound
+ * @ibqp: queue pair that was bound when ib_core looked
  *
  * Context: process context; ib_core holds the counter's lock.
- * Return: 0.
+ * Return: 0, or -EINVAL if it is bound to none by now, or gone.
  */
 int mic_counter_unbind_qp(struct ib_qp *ibqp)
 {
-	struct mic_qp_counter *own = mic_counter_of(ibqp->counter);
-	struct mic_qp *qp = to_mic_qp(ibqp);
-	struct mic_dev *dev = qp->dev;
+	struct mic_qp *qp = mic_qp_get_listed(ibqp);
+	struct mic_dev *dev;
+	int err;
 
+	if (!qp)
+		return -EINVAL;
+	dev = qp->dev;
 	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
-	mic_count_take_direct(own->direct, qp);
-	list_del_init(&qp->counter_entry);
-	qp->counters = dev->counters;
-	ibqp->counter = NULL;
+	err = mic_counter_unlink(ibqp, qp);
 	mutex_unlock(&dev->direct_lock);
 	mic_qp_unlock(qp, false);
-	return 0;
+	mic_qp_put(qp);
+	return err;
+}
+
+/**
+ * mic_counter_forget_qp - a queue pair that goes is on no counter's list
+ * @qp: queue pair that nobody finds any more
+ *
+ * ib_core has unbound it, unless somebody has bound it since.
+ *
+ * Context: process context, without locks.
+ */
+void mic_counter_forget_qp(struct mic_qp *qp)
+{
+	/* nobody binds or unbinds it any more */
+	if (list_empty(&qp->counter_entry))
+		return;
+	mutex_lock(&qp->dev->direct_lock);
+	list_del_init(&qp->counter_entry);
+	mutex_unlock(&qp->dev->direct_lock);
 }
 
 static void mic_counter_sum(struct mic_dev *dev, const struct mic_qp_counter *own,
@@ -189,17 +242,21 @@ struct rdma_hw_stats *mic_counter_alloc_stats(struct rdma_counter *counter)
  * mic_counter_update_stats - what a counter has counted
  * @counter: counter, whose @stats it goes to
  *
+ * One that is gone has nothing, as what it had is the port's.
+ *
  * Context: process context; ib_core holds the counter's lock.
  * Return: 0.
  */
 int mic_counter_update_stats(struct rdma_counter *counter)
 {
 	struct mic_dev *dev = to_mic_dev(counter->device);
-	struct mic_qp_counter *own = mic_counter_of(counter);
+	struct mic_qp_counter *own;
 
 	memset(counter->stats->value, 0, MIC_CNT_MAX * sizeof(u64));
 	mutex_lock(&dev->direct_lock);
-	mic_counter_sum(dev, own, counter->stats->value);
+	own = mic_counter_of(counter);
+	if (own)
+		mic_counter_sum(dev, own, counter->stats->value);
 	mutex_unlock(&dev->direct_lock);
 	return 0;
 }
