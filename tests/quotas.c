@@ -9,11 +9,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "setup.h"
@@ -144,6 +146,175 @@ static void work_queues_within(struct device *dev)
 	       pinned_kb());
 }
 
+/* A mapping of a queue or of device memory, and one more of the same. */
+struct mapping {
+	void *start;
+	size_t length;
+	off_t offset;
+	void *again;
+};
+
+/*
+ * What is mapped of the doorbell file. There is only one object at a time, so what is
+ * mapped of those before it has the same place in the file, and the same length.
+ */
+static struct mapping mapped(void)
+{
+	struct mapping found = { .start = NULL };
+	FILE *file = fopen("/proc/self/maps", "re");
+	unsigned long long start, end, offset;
+	char line[512];
+
+	while (file && !found.start && fgets(line, sizeof(line), file)) {
+		if (!strstr(line, "[mic_doorbell]") ||
+		    sscanf(line, "%llx-%llx %*s %llx", &start, &end,
+			   &offset) != 3)
+			continue;
+		found.start = (void *)(uintptr_t)start;
+		found.length = end - start;
+		found.offset = (off_t)offset;
+	}
+	if (file)
+		fclose(file);
+	if (!found.start)
+		bail("nothing of the doorbell file is mapped");
+	return found;
+}
+
+static int doorbell_fd(void)
+{
+	char path[64], target[64];
+	ssize_t n;
+	int fd;
+
+	for (fd = 3; fd < 64; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		target[n > 0 ? n : 0] = '\0';
+		if (strstr(target, "[mic_doorbell]"))
+			return fd;
+	}
+	bail("there is no doorbell file");
+}
+
+/* Map once more what was mapped last. Its owner doesn't know of it. */
+static struct mapping map_again(void)
+{
+	struct mapping map = mapped();
+
+	map.again = mmap(NULL, map.length, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 doorbell_fd(), map.offset);
+	if (map.again == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+	return map;
+}
+
+enum { KEPT = 8, KEPT_ENTRIES = 4096 }; /* 256 KiB and a page */
+
+/* Those destroyed while they are mapped count as long as a part of them is. */
+static void queues_kept(struct device *dev)
+{
+	struct mapping maps[KEPT];
+	struct ibv_cq *cq;
+	unsigned int n, i;
+	int error = 0;
+	long kb;
+
+	for (n = 0; n < KEPT; n++) {
+		cq = ibv_create_cq(dev->ctx, KEPT_ENTRIES, NULL, NULL, 0);
+		error = errno;
+		if (!cq)
+			break;
+		maps[n] = map_again();
+		tap_must(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
+	}
+	kb = pinned_kb();
+	tap_ok(n == 3 && error == ENOMEM && kb >= 768 && kb <= 1024,
+	       "destroyed and still mapped: %u, then %s; %ld KiB are pinned", n,
+	       n < KEPT ? strerror(error) : "no end", kb);
+	for (i = 0; i < n; i++)
+		tap_must(!munmap(maps[i].again, 4096), "munmap fails");
+	tap_ok(pinned_kb() == kb, "a page of each unmapped: %ld KiB are pinned",
+	       pinned_kb());
+	for (i = 0; i < n; i++)
+		tap_must(!munmap((char *)maps[i].again + 4096,
+				 maps[i].length - 4096),
+			 "munmap fails");
+	tap_ok(pinned_kb() == 0, "and all: %ld KiB are pinned", pinned_kb());
+}
+
+/* What is mapped outlives the context, can be moved, and be a child's, too. */
+static void queue_inherited(void)
+{
+	struct mapping map;
+	struct device dev;
+	struct ibv_cq *cq;
+	char *moved;
+	long kb, kb_left;
+	pid_t child;
+
+	device_open(&dev, device);
+	cq = ibv_create_cq(dev.ctx, KEPT_ENTRIES, NULL, NULL, 0);
+	if (!cq)
+		bail("ibv_create_cq: %s", strerror(errno));
+	map = map_again();
+	tap_must(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
+	device_close(&dev);
+	moved = mremap(map.again, map.length, map.length,
+		       MREMAP_MAYMOVE | MREMAP_FIXED, map.start);
+	tap_must(moved == map.start, "mremap fails");
+	tap_must(!madvise(moved, map.length, MADV_DOFORK), "madvise fails");
+	child = fork();
+	if (!child) {
+		pause();
+		_exit(0);
+	}
+	kb = pinned_kb();
+	tap_must(!munmap(moved, map.length), "munmap fails");
+	kb_left = pinned_kb();
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	tap_ok(kb >= 256 && kb_left == kb && pinned_kb() == 0,
+	       "without its context: %ld KiB, of a child's %ld KiB, then %ld",
+	       kb, kb_left, pinned_kb());
+}
+
+/* The device's own memory, as much as there is of it, in pieces. */
+static void dm_kept(struct device *dev)
+{
+	enum { PIECES = 8 };
+	struct ibv_device_attr_ex device_attr;
+	struct ibv_alloc_dm_attr attr = { .length = 0 };
+	struct mapping maps[PIECES + 1];
+	struct ibv_dm *dm;
+	unsigned int n, i;
+	int error = 0;
+
+	if (ibv_query_device_ex(dev->ctx, NULL, &device_attr))
+		bail("ibv_query_device_ex fails");
+	attr.length = device_attr.max_dm_size / PIECES;
+	for (n = 0; n <= PIECES; n++) {
+		dm = ibv_alloc_dm(dev->ctx, &attr);
+		error = errno;
+		if (!dm)
+			break;
+		maps[n] = map_again();
+		tap_must(!ibv_free_dm(dm), "ibv_free_dm fails");
+	}
+	tap_ok(n == PIECES && error == ENOMEM,
+	       "device memory freed and still mapped: %u of %u pieces, then %s",
+	       n, PIECES, n <= PIECES ? strerror(error) : "no end");
+	for (i = 0; i < n; i++)
+		tap_must(!munmap(maps[i].again, maps[i].length),
+			 "munmap fails");
+	attr.length = device_attr.max_dm_size;
+	dm = ibv_alloc_dm(dev->ctx, &attr);
+	tap_ok(dm, "unmapped, there is all of it again: %s",
+	       dm ? "yes" : strerror(errno));
+	if (dm)
+		tap_must(!ibv_free_dm(dm), "ibv_free_dm fails");
+}
+
 static void memlock(void)
 {
 	struct rlimit limit = { .rlim_cur = MIB, .rlim_max = MIB };
@@ -185,7 +356,10 @@ static void memlock(void)
 		ibv_dereg_mr(first);
 	queues_within(&dev);
 	work_queues_within(&dev);
+	queues_kept(&dev);
+	dm_kept(&dev);
 	device_close(&dev);
+	queue_inherited();
 }
 
 /* --- keys --------------------------------------------------------------------- */

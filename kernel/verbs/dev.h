@@ -63,7 +63,7 @@ enum mic_limits {
  * @nah: number of address handles
  * @nsrq: number of SRQs
  * @nmw: number of memory windows
- * @dm_bytes: device memory handed out
+ * @dm_bytes: device memory handed out, and still mapped
  * @counters: events counted per CPU
  * @poller: polls send queues
  * @direct_lock: protects @direct, and keeps @qps from losing one

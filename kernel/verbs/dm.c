@@ -43,6 +43,7 @@ void mic_mmap_free(struct rdma_user_mmap_entry *entry)
 	struct mic_dm_map *map = container_of(entry, struct mic_dm_map, entry);
 
 	mic_piece_put(map->piece);
+	mic_dm_uncharge(to_mic_dev(entry->ucontext->device), map->length);
 	kfree(map);
 }
 
@@ -66,7 +67,7 @@ int mic_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 
 /* Memory that nodes share, and a place in the context's file to map it. */
 static int mic_dm_take_piece(struct mic_dm *dm, struct mic_piece *piece,
-			     struct ib_ucontext *ibuctx)
+			     struct ib_ucontext *ibuctx, u64 length)
 {
 	struct mic_dm_map *map;
 	int err;
@@ -75,6 +76,7 @@ static int mic_dm_take_piece(struct mic_dm *dm, struct mic_piece *piece,
 	if (!map)
 		return -ENOMEM;
 	map->piece = piece;
+	map->length = length;
 	err = rdma_user_mmap_entry_insert(ibuctx, &map->entry, piece->size);
 	if (err) {
 		kfree(map);
@@ -86,21 +88,37 @@ static int mic_dm_take_piece(struct mic_dm *dm, struct mic_piece *piece,
 	return 0;
 }
 
-static int mic_dm_get_memory(struct mic_dm *dm, struct ib_ucontext *ibuctx,
-			     u64 length)
+static int mic_dm_find_memory(struct mic_dm *dm, struct ib_ucontext *ibuctx,
+			      u64 length)
 {
 	struct mic_dev *dev = to_mic_dev(ibuctx->device);
 	struct mic_piece *piece = mic_piece_alloc(dev->ndev, length);
 	int err;
 
 	if (piece) {
-		err = mic_dm_take_piece(dm, piece, ibuctx);
+		err = mic_dm_take_piece(dm, piece, ibuctx, length);
 		if (err)
 			mic_piece_put(piece);
 		return err;
 	}
 	dm->buf = mic_dm_buf_create(to_mic_uctx(ibuctx), length);
 	return PTR_ERR_OR_ZERO(dm->buf);
+}
+
+/* It counts until it is neither in use nor mapped any more. */
+static int mic_dm_get_memory(struct mic_dm *dm, struct ib_ucontext *ibuctx,
+			     u64 length)
+{
+	struct mic_dev *dev = to_mic_dev(ibuctx->device);
+	int err;
+
+	err = mic_dm_charge(dev, length);
+	if (err)
+		return err;
+	err = mic_dm_find_memory(dm, ibuctx, length);
+	if (err)
+		mic_dm_uncharge(dev, length);
+	return err;
 }
 
 static void mic_dm_put_memory(struct mic_dm *dm)
@@ -128,21 +146,15 @@ struct ib_dm *mic_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
 			   struct ib_dm_alloc_attr *attr,
 			   struct uverbs_attr_bundle *attrs)
 {
-	struct mic_dev *dev = to_mic_dev(ibdev);
 	struct mic_mmap_info map;
 	struct mic_dm *dm;
 	int err;
 
 	if (!attr->length || attr->alignment > PAGE_SHIFT)
 		return ERR_PTR(-EINVAL);
-	err = mic_dm_charge(dev, attr->length);
-	if (err)
-		return ERR_PTR(err);
 	dm = kzalloc(sizeof(*dm), GFP_KERNEL_ACCOUNT);
-	if (!dm) {
-		err = -ENOMEM;
-		goto err_charge;
-	}
+	if (!dm)
+		return ERR_PTR(-ENOMEM);
 	err = mic_dm_get_memory(dm, ibuctx, attr->length);
 	if (err)
 		goto err_free;
@@ -158,8 +170,6 @@ err_memory:
 	mic_dm_put_memory(dm);
 err_free:
 	kfree(dm);
-err_charge:
-	mic_dm_uncharge(dev, attr->length);
 	return ERR_PTR(err);
 }
 
@@ -167,7 +177,6 @@ int mic_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct mic_dm *dm = container_of(ibdm, struct mic_dm, ibdm);
 
-	mic_dm_uncharge(to_mic_dev(ibdm->device), ibdm->length);
 	mic_dm_put_memory(dm);
 	kfree(dm);
 	return 0;

@@ -15,10 +15,12 @@ struct mic_piece;
  * struct mic_dm_map - how the owner maps memory that nodes share
  * @entry: ib_core's part, one reference for each mapping
  * @piece: memory, with a reference
+ * @length: bytes that it counts as
  */
 struct mic_dm_map {
 	struct rdma_user_mmap_entry entry;
 	struct mic_piece *piece;
+	u64 length;
 };
 
 /**

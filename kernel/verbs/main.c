@@ -39,13 +39,16 @@ static const struct mic_node_ops mic_local_node_ops = {
 	.test = mic_selftest,
 };
 
-/* Are there objects, by the counts that limit them? */
+/*
+ * Are there objects, by the counts that limit them? Not so device memory, which may be
+ * mapped when the device is gone.
+ */
 static bool mic_has_objects(const struct mic_dev *dev)
 {
 	return atomic_read(&dev->nqp) || atomic_read(&dev->ncq) ||
 	       atomic_read(&dev->nmr) || atomic_read(&dev->npd) ||
 	       atomic_read(&dev->nah) || atomic_read(&dev->nsrq) ||
-	       atomic_read(&dev->nmw) || atomic_long_read(&dev->dm_bytes);
+	       atomic_read(&dev->nmw);
 }
 
 static void mic_dealloc_driver(struct ib_device *ibdev)

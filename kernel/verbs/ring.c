@@ -3,8 +3,8 @@
  * Queue memory, and device memory of this kernel.
  *
  * Pages, not a user mapping of a vmalloc area: they are charged to the memory
- * cgroup of the process that creates the queue, and a mapping that outlives
- * the queue holds its pages itself, so nothing has to track mappings.
+ * cgroup of the process that creates the queue. A mapping may outlive the queue,
+ * its context and the device. The pages are there, and count, as long as it does.
  */
 #include <linux/gfp.h>
 #include <linux/log2.h>
@@ -14,6 +14,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "dev.h"
 #include "ring.h"
 #include "uctx.h"
 
@@ -81,10 +82,15 @@ static int mic_buf_charge(struct mic_buf *buf)
 
 static void mic_buf_uncharge(struct mic_buf *buf)
 {
-	if (!buf->mm)
-		return;
-	atomic64_sub(buf->npages, &buf->mm->pinned_vm);
-	mmdrop(buf->mm);
+	if (buf->mm) {
+		atomic64_sub(buf->npages, &buf->mm->pinned_vm);
+		mmdrop(buf->mm);
+	}
+	if (buf->dev) {
+		atomic_long_sub((long)buf->npages << PAGE_SHIFT,
+				&buf->dev->dm_bytes);
+		put_device(&buf->dev->ibdev.dev);
+	}
 }
 
 static int mic_buf_fill(struct mic_buf *buf)
@@ -122,6 +128,7 @@ static struct mic_buf *mic_buf_new(struct mic_uctx *uctx, size_t size,
 	buf = kzalloc(sizeof(*buf), GFP_KERNEL_ACCOUNT);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
+	refcount_set(&buf->ref, 1);
 	buf->uctx = uctx;
 	buf->npages = PAGE_ALIGN(size) >> PAGE_SHIFT;
 	if (charge)
@@ -146,7 +153,7 @@ err_free:
  * @size: bytes
  *
  * What a process has of it counts towards its RLIMIT_MEMLOCK, like memory that it
- * registers, until mic_buf_destroy().
+ * registers, until mic_buf_destroy(), and as long as it is mapped.
  *
  * Context: process context; with a @uctx, of the process that is charged.
  * Return: zeroed memory, or an ERR_PTR (-ENOMEM).
@@ -159,30 +166,62 @@ struct mic_buf *mic_queue_buf_create(struct mic_uctx *uctx, size_t size)
 /**
  * mic_dm_buf_create - allocate device memory
  * @uctx: user context that will map it
- * @size: bytes; the caller limits the device's sum
+ * @size: bytes, whose pages the caller has added to &mic_dev.dm_bytes
+ *
+ * They are subtracted there when the memory is neither in use nor mapped any more; if
+ * this fails, the caller does so.
  *
  * Context: process context.
  * Return: zeroed memory, or an ERR_PTR (-ENOMEM).
  */
 struct mic_buf *mic_dm_buf_create(struct mic_uctx *uctx, size_t size)
 {
-	return mic_buf_new(uctx, size, false);
+	struct mic_buf *buf = mic_buf_new(uctx, size, false);
+
+	if (IS_ERR(buf))
+		return buf;
+	buf->dev = to_mic_dev(uctx->ibuctx.device);
+	get_device(&buf->dev->ibdev.dev);
+	return buf;
+}
+
+/**
+ * mic_buf_get - one more maps a buffer
+ * @buf: buffer that the caller knows to be there
+ */
+void mic_buf_get(struct mic_buf *buf)
+{
+	refcount_inc(&buf->ref);
+}
+
+/**
+ * mic_buf_put - one less does
+ * @buf: buffer; neither its context nor, but for the structure, its device need be there
+ *
+ * Context: process context, may sleep; also under any mmap_lock.
+ */
+void mic_buf_put(struct mic_buf *buf)
+{
+	if (!refcount_dec_and_test(&buf->ref))
+		return;
+	mic_buf_free_pages(buf);
+	mic_buf_uncharge(buf);
+	kfree(buf);
 }
 
 /**
  * mic_buf_destroy - free the memory of a queue, or device memory
  * @buf: buffer no engine code uses any more
  *
- * A user mapping of it stays valid, but leads nowhere.
+ * A user mapping of it stays valid, but leads nowhere. The pages are freed, and count
+ * no more, with the last one.
  */
 void mic_buf_destroy(struct mic_buf *buf)
 {
 	if (buf->uctx)
 		mic_uctx_del_buf(buf->uctx, buf);
 	mic_buf_unmap(buf);
-	mic_buf_free_pages(buf);
-	mic_buf_uncharge(buf);
-	kfree(buf);
+	mic_buf_put(buf);
 }
 
 /**

@@ -5,33 +5,41 @@
 #ifndef MIC_RING_H
 #define MIC_RING_H
 
+#include <linux/refcount.h>
 #include <linux/types.h>
 #include <rdma/mic-abi.h>
 
+struct mic_dev;
 struct mic_uctx;
 struct mm_struct;
 struct page;
 
 /**
  * struct mic_buf - memory a queue lives in, or device memory
- * @va: kernel mapping
- * @page: its pages, which a user mapping holds on its own
+ * @ref: one for the queue, one for each area of an address space that maps it
+ * @va: kernel mapping, while there is the queue
+ * @page: its pages
  * @npages: number of pages
  * @uctx: context that can map it, NULL for a kernel consumer
  * @mm: address space it is charged to, or NULL
+ * @dev: device whose memory it counts as, with a reference to the structure, or NULL
  * @mmap_id: index in &mic_uctx.bufs
  */
 struct mic_buf {
+	refcount_t ref;
 	void *va;
 	struct page **page;
 	u32 npages;
 	struct mic_uctx *uctx;
 	struct mm_struct *mm;
+	struct mic_dev *dev;
 	u32 mmap_id;
 };
 
 struct mic_buf *mic_queue_buf_create(struct mic_uctx *uctx, size_t size);
 struct mic_buf *mic_dm_buf_create(struct mic_uctx *uctx, size_t size);
+void mic_buf_get(struct mic_buf *buf);
+void mic_buf_put(struct mic_buf *buf);
 void mic_buf_destroy(struct mic_buf *buf);
 void mic_buf_info(const struct mic_buf *buf, struct mic_mmap_info *info);
 

@@ -141,16 +141,40 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 	return err;
 }
 
+/* What is split, moved, or a child's, is one area more. */
+static void mic_buf_vm_open(struct vm_area_struct *vma)
+{
+	mic_buf_get(vma->vm_private_data);
+}
+
+/* The file, and so the module, is there until afterwards. */
+static void mic_buf_vm_close(struct vm_area_struct *vma)
+{
+	mic_buf_put(vma->vm_private_data);
+}
+
+static const struct vm_operations_struct mic_buf_vm_ops = {
+	.open = mic_buf_vm_open,
+	.close = mic_buf_vm_close,
+};
+
 static int mic_doorbell_map(struct mic_uctx *uctx, struct vm_area_struct *vma)
 {
 	struct mic_buf *buf = xa_load(&uctx->bufs, vma->vm_pgoff);
 	unsigned long npages = vma_pages(vma);
+	int err;
 
 	if (!buf || npages > buf->npages)
 		return -EINVAL;
 	/* the pages stand alone in the file, whatever the offset says */
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
-	return vm_map_pages_zero(vma, buf->page, buf->npages);
+	err = vm_map_pages_zero(vma, buf->page, buf->npages);
+	if (err)
+		return err;
+	mic_buf_get(buf);
+	vma->vm_private_data = buf;
+	vma->vm_ops = &mic_buf_vm_ops;
+	return 0;
 }
 
 static int mic_doorbell_mmap(struct file *file, struct vm_area_struct *vma)
@@ -335,7 +359,7 @@ void mic_dealloc_ucontext(struct ib_ucontext *ibuctx)
 }
 
 /*
- * Nothing to do: mappings of queue memory hold their pages, and the doorbell
+ * Nothing to do: mappings of queue memory keep it, and the doorbell
  * files are cut off when the context goes. That this function exists tells
  * ib_core that the device can be removed under its users.
  */
