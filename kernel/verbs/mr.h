@@ -115,9 +115,10 @@ enum mic_mkey_kind {
  * @max_pages: fast registration: entries &mic_window.block has room for
  * @bound: memory windows bound to it, under &mic_mkey.lock
  * @user: on demand: who registered it
- * @fault_lock: on demand: protects @fault and @failed
+ * @fault_lock: on demand: protects @fault, @failed and @advised
  * @fault: on demand: pages that were asked for, or NULL
  * @failed: on demand: those that were not to be had, until who asked hears of it
+ * @advised: on demand: pages that will be asked for, as its owner says, or NULL
  */
 struct mic_mr {
 	struct ib_mr ibmr;
@@ -136,6 +137,7 @@ struct mic_mr {
 	spinlock_t fault_lock;
 	struct mic_fault *fault;
 	struct mic_fault *failed;
+	struct mic_fault *advised;
 };
 
 /* The device memory behind a key that other nodes can map, or NULL. */

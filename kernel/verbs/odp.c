@@ -213,22 +213,41 @@ static int mic_prefetch(struct ib_pd *ibpd, bool write,
 }
 
 /*
- * Until the pages are there, if they have to be; but whoever has to provide them may
- * never do so, and meanwhile the device can't go.
+ * Until the pages are there; but whoever has to provide them may never do so, and
+ * meanwhile the device can't go.
  */
-static int mic_prefetch_piece(struct ib_pd *ibpd, bool write, bool flush,
-			      const struct ib_sge *sge)
+static int mic_prefetch_wait(struct ib_pd *ibpd, bool write,
+			     const struct ib_sge *sge)
 {
 	unsigned long end = jiffies + MIC_ODP_FLUSH_HZ;
 	int err;
 
-	while ((err = mic_prefetch(ibpd, write, sge)) == -EAGAIN && flush) {
+	while ((err = mic_prefetch(ibpd, write, sge)) == -EAGAIN) {
 		if (time_after(jiffies, end))
 			return -ETIMEDOUT;
 		if (msleep_interruptible(1))
 			return -EINTR;
 	}
 	return err;
+}
+
+/* Leave the rest, of which some is not at hand, to a worker. */
+static int mic_prefetch_later(struct ib_pd *ibpd, bool write,
+			      const struct ib_sge *sge)
+{
+	struct mic_mkey *mkey;
+	struct mic_seg seg;
+	u64 first, last;
+
+	mkey = mic_advise_get(ibpd, write, sge, &seg);
+	if (IS_ERR(mkey))
+		return PTR_ERR(mkey);
+	first = seg.off & PAGE_MASK;
+	last = (seg.off + seg.len - 1) & PAGE_MASK;
+	mic_fault_advise(container_of(mkey, struct mic_mr, mkey), first,
+			 ((last - first) >> PAGE_SHIFT) + 1, write);
+	mic_mkey_put(mkey);
+	return 0;
 }
 
 /* In pieces: whoever wants to deregister the memory need not wait for all. */
@@ -243,10 +262,16 @@ static int mic_prefetch_range(struct ib_pd *ibpd, bool write, bool flush,
 		piece.addr = sge->addr + done;
 		piece.length = min_t(u32, sge->length - done,
 				     MIC_ODP_PREFETCH_BYTES);
-		err = mic_prefetch_piece(ibpd, write, flush, &piece);
+		err = flush ? mic_prefetch_wait(ibpd, write, &piece) :
+			      mic_prefetch(ibpd, write, &piece);
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		cond_resched();
+		/* the first piece again: its pages need not have been asked for */
+		if (err == -EAGAIN && sge->length - done > piece.length) {
+			piece.length = sge->length - done;
+			return mic_prefetch_later(ibpd, write, &piece);
+		}
 	}
 	return err;
 }

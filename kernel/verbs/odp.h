@@ -76,6 +76,7 @@ int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 
 /* odp_fault.c */
 int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va);
+void mic_fault_advise(struct mic_mr *mr, u64 va, u32 npages, bool write);
 kuid_t mic_fault_user(void);
 void mic_fault_forget(struct mic_mr *mr);
 int mic_fault_init(void);

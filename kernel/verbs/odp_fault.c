@@ -4,9 +4,9 @@
  *
  * Who copies holds locks of others, so what a program, a device or a file
  * system has to provide is left to a worker, which holds nothing but the address
- * space. A region has one such request under way, a process a few, and a user
- * no more than leaves as many to others; who asked finds its outcome when it comes
- * again.
+ * space. A region has one such request under way, and one for what its owner advised
+ * to bring in, which may be long; a process has a few, and a user no more than leaves
+ * as many to others. Who asked finds its outcome when it comes again.
  *
  * Whoever has to provide a page may never do so. A worker that waits for one on
  * behalf of a region that goes is told to stop, by the signal that ends processes:
@@ -164,6 +164,9 @@ static int mic_fault_in(const struct mic_fault *fault)
 	u32 i;
 
 	for (i = 0; i < fault->npages; i++) {
+		/* told to stop, also if nothing has had it wait */
+		if (fatal_signal_pending(current))
+			return -EAGAIN;
 		tries = MIC_FAULT_TRIES;
 		do {
 			ret = mic_fault_in_page(fault->mm, fault->va +
@@ -286,9 +289,8 @@ kuid_t mic_fault_user(void)
 	return user;
 }
 
-static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
-					  const struct mic_mr *mr, u64 va,
-					  u32 npages)
+static struct mic_fault *mic_fault_create(const struct mic_mr *mr, u64 va,
+					  u32 npages, bool write)
 {
 	struct mem_cgroup *memcg = get_mem_cgroup_from_mm(mr->mkey.mm);
 	struct mem_cgroup *before = set_active_memcg(memcg);
@@ -307,34 +309,36 @@ static struct mic_fault *mic_fault_create(const struct mic_pin *pin,
 	fault->user = mr->user;
 	fault->va = va;
 	fault->npages = npages;
-	fault->write = pin->write;
+	fault->write = write;
 	return fault;
 }
 
-/* Take what is done out of the region; false if something is under way. */
-static bool mic_fault_take(struct mic_mr *mr, struct mic_fault **fault)
+/* Take what is done out of the region's @slot; false if something is under way. */
+static bool mic_fault_take(struct mic_mr *mr, struct mic_fault **slot,
+			   struct mic_fault **fault)
 {
 	bool free;
 
 	spin_lock(&mr->fault_lock);
-	*fault = mr->fault;
+	*fault = *slot;
 	/* the flag before the outcome */
 	free = !*fault || smp_load_acquire(&(*fault)->done);
 	if (free)
-		mr->fault = NULL;
+		*slot = NULL;
 	spin_unlock(&mr->fault_lock);
 	return free;
 }
 
 /* False if somebody else was faster. */
-static bool mic_fault_give(struct mic_mr *mr, struct mic_fault *fault)
+static bool mic_fault_give(struct mic_mr *mr, struct mic_fault **slot,
+			   struct mic_fault *fault)
 {
 	bool free;
 
 	spin_lock(&mr->fault_lock);
-	free = !mr->fault;
+	free = !*slot;
 	if (free)
-		mr->fault = fault;
+		*slot = fault;
 	spin_unlock(&mr->fault_lock);
 	return free;
 }
@@ -384,6 +388,25 @@ static int mic_fault_outcome(struct mic_mr *mr, struct mic_fault *done,
 	return err;
 }
 
+/* Have a worker bring pages in, if there is memory for it and one may be had. */
+static void mic_fault_start(struct mic_mr *mr, struct mic_fault **slot, u64 va,
+			    u32 npages, bool write)
+{
+	struct mic_fault *fault = mic_fault_create(mr, va, npages, write);
+
+	if (!fault)
+		return;
+	if (mic_fault_enter(fault)) {
+		if (mic_fault_give(mr, slot, fault)) {
+			queue_work(mic_fault_wq, &fault->work);
+			return;
+		}
+		mic_fault_leave(fault);
+	}
+	mic_fault_put(fault);	/* as no worker will */
+	mic_fault_put(fault);
+}
+
 /*
  * Have a worker bring pages in.
  *
@@ -395,24 +418,35 @@ static int mic_fault_ask(struct mic_mr *mr, const struct mic_pin *pin,
 	struct mic_fault *fault;
 	int err = -EAGAIN;
 
-	if (!mic_fault_take(mr, &fault))
+	if (!mic_fault_take(mr, &mr->fault, &fault))
 		return err;
 	err = mic_fault_outcome(mr, fault, pin, va);
-	if (err != -EAGAIN)
-		return err;
-	fault = mic_fault_create(pin, mr, va, npages);
-	if (!fault)
-		return err;
-	if (mic_fault_enter(fault)) {
-		if (mic_fault_give(mr, fault)) {
-			queue_work(mic_fault_wq, &fault->work);
-			return err;
-		}
-		mic_fault_leave(fault);
-	}
-	mic_fault_put(fault);	/* as no worker will */
-	mic_fault_put(fault);
+	if (err == -EAGAIN)
+		mic_fault_start(mr, &mr->fault, va, npages, pin->write);
 	return err;
+}
+
+/**
+ * mic_fault_advise - have a worker bring in pages that nobody waits for
+ * @mr: region; its key is held by the caller
+ * @va: address of the first one
+ * @npages: how many; up to the first that is not to be had
+ * @write: they are going to be written
+ *
+ * Apart from those that somebody waits for, who would have to wait for all of these. One
+ * such request is under way; another is not heeded.
+ *
+ * Context: process context.
+ */
+void mic_fault_advise(struct mic_mr *mr, u64 va, u32 npages, bool write)
+{
+	struct mic_fault *fault;
+
+	if (!mic_fault_take(mr, &mr->advised, &fault))
+		return;
+	if (fault)
+		mic_fault_put(fault);
+	mic_fault_start(mr, &mr->advised, va, npages, write);
 }
 
 /*
@@ -498,6 +532,14 @@ int mic_pin_fill(struct mic_mr *mr, struct mic_pin *pin, u64 va)
 			     missing);
 }
 
+static void mic_fault_drop(struct mic_fault *fault)
+{
+	if (!fault)
+		return;
+	mic_fault_stop(fault);
+	mic_fault_put(fault);
+}
+
 /**
  * mic_fault_forget - a region wants no more pages
  * @mr: region whose key is unknown by now
@@ -509,11 +551,10 @@ void mic_fault_forget(struct mic_mr *mr)
 {
 	mic_fault_put_all(mr->failed);
 	mr->failed = NULL;
-	if (!mr->fault)
-		return;
-	mic_fault_stop(mr->fault);
-	mic_fault_put(mr->fault);
+	mic_fault_drop(mr->fault);
 	mr->fault = NULL;
+	mic_fault_drop(mr->advised);
+	mr->advised = NULL;
 }
 
 /**
