@@ -177,21 +177,58 @@ void mic_odp_caps(struct ib_device_attr *attr)
 					       IB_ODP_SUPPORT_SRQ_RECV;
 }
 
+/* Have two domains the same context? The kernel's have none. */
+static bool mic_same_context(const struct ib_pd *pd, const struct ib_pd *other)
+{
+	return pd->uobject && other->uobject &&
+	       pd->uobject->context == other->uobject->context;
+}
+
+/*
+ * As ibv_advise_mr(3) has it. Of another context's key nobody hears that there is one:
+ * he could find all of them out.
+ */
+static int mic_advise_check(const struct mic_mkey *mkey, struct ib_pd *ibpd,
+			    bool write, const struct ib_sge *sge,
+			    struct mic_seg *seg)
+{
+	int err;
+
+	if (READ_ONCE(mkey->key) != sge->lkey)
+		return -ENOENT;
+	if (mkey->pd != ibpd)
+		return mic_same_context(mkey->pd, ibpd) ? -EPERM : -ENOENT;
+	/* a window, or a region that needs no advice */
+	if (!mkey->mm)
+		return -EINVAL;
+	err = mic_mkey_seg(mkey, sge->lkey, ibpd,
+			   write ? IB_ACCESS_LOCAL_WRITE : 0, sge->addr,
+			   sge->length, seg);
+	switch (err) {
+	case -EACCES:
+		return -EPERM;
+	case -ERANGE:
+		return -EFAULT;
+	default:
+		return err;
+	}
+}
+
 static struct mic_mkey *mic_advise_get(struct ib_pd *ibpd, bool write,
 				       const struct ib_sge *sge,
 				       struct mic_seg *seg)
 {
 	struct mic_mkey *mkey;
+	int err;
 
 	mkey = mic_mkey_get(to_mic_dev(ibpd->device), sge->lkey);
 	if (!mkey)
 		return ERR_PTR(-ENOENT);
-	if (mkey->mm && !mic_mkey_seg(mkey, sge->lkey, ibpd,
-				      write ? IB_ACCESS_LOCAL_WRITE : 0,
-				      sge->addr, sge->length, seg))
+	err = mic_advise_check(mkey, ibpd, write, sge, seg);
+	if (!err)
 		return mkey;
 	mic_mkey_put(mkey);
-	return ERR_PTR(-EINVAL);
+	return ERR_PTR(err);
 }
 
 /* Bring pages in, and let them go again. */
@@ -283,6 +320,7 @@ static int mic_advise_sge(struct ib_pd *ibpd,
 	bool write = advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	struct mic_mkey *mkey;
 	struct mic_seg seg;
+	int err;
 
 	mkey = mic_advise_get(ibpd, write, sge, &seg);
 	if (IS_ERR(mkey))
@@ -290,10 +328,12 @@ static int mic_advise_sge(struct ib_pd *ibpd,
 	mic_mkey_put(mkey);
 	if (advice == IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return 0;
-	return mic_prefetch_range(ibpd, write, flush, sge);
+	err = mic_prefetch_range(ibpd, write, flush, sge);
+	/* then it is only advice */
+	return (err == -EFAULT || err == -EAGAIN) && !flush ? 0 : err;
 }
 
-/* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH it need not succeed. */
+/* Without IB_UVERBS_ADVISE_MR_FLAG_FLUSH pages need not come. */
 int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		  u32 flags, struct ib_sge *sg_list, u32 num_sge,
 		  struct uverbs_attr_bundle *attrs)
@@ -310,11 +350,7 @@ int mic_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 	default:
 		return -EOPNOTSUPP;
 	}
-	for (i = 0; i < num_sge && !err; i++) {
+	for (i = 0; i < num_sge && !err; i++)
 		err = mic_advise_sge(ibpd, advice, flush, &sg_list[i]);
-		/* then it is only advice */
-		if ((err == -EFAULT || err == -EAGAIN) && !flush)
-			err = 0;
-	}
 	return err;
 }

@@ -18,6 +18,8 @@
 /* What moves at a time, and a message of several of these. */
 #define SEGMENT_BYTES (256UL << 10)
 #define LONG_BYTES (3 * SEGMENT_BYTES)
+/* What a program may want beforehand. */
+#define PREFETCH_BYTES (16UL << 20)
 #define LET_GO_ROUNDS 500
 #define DEMAND_ACCESS (ACCESS_ALL | IBV_ACCESS_ON_DEMAND)
 
@@ -60,6 +62,8 @@ bool demand_read_only(struct stage *stage);
 bool demand_withheld(struct stage *stage);
 bool demand_let_go(struct stage *stage);
 bool demand_advice(struct stage *stage);
+bool demand_bad_advice(struct stage *stage);
+bool demand_prefetched(struct stage *stage);
 bool demand_refused(struct stage *stage);
 
 /* messages.c */

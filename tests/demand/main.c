@@ -26,6 +26,8 @@ static const struct {
 	{ demand_withheld, "a page that nobody provides", false },
 	{ demand_let_go, "pages that nobody withholds any more", true },
 	{ demand_advice, "brought in beforehand", true },
+	{ demand_bad_advice, "advice that makes no sense", true },
+	{ demand_prefetched, "all of it, while nobody waits", true },
 	{ demand_lost, "a message on UC arrives whole or not at all", true },
 	{ demand_waiting, "a page in the middle of a message, late or never",
 	  false },

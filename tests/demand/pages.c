@@ -3,6 +3,7 @@
  * Pages that come and go, are not there, or come too late; and what a region of
  * such pages is for and what not.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 #include <infiniband/micdv.h>
 
+#include "clock.h"
 #include "demand.h"
 #include "tap.h"
 #include "work.h"
@@ -267,15 +269,133 @@ bool demand_advice(struct stage *stage)
 		     "a hole was brought in") &&
 	       check(!ibv_advise_mr(pd, advice, 0, &sge, 1),
 		     "advice need not be taken");
-	sge.length++;
-	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
-		     "more than the region") &&
-	       good;
-	sge.lkey = stage->setup->b_mem.mr->lkey;
-	good = check(ibv_advise_mr(pd, advice, flush, &sge, 1) == EINVAL,
-		     "a pinned region") &&
-	       good;
 	return demand_destroy(&demand) && good;
+}
+
+static bool advice_fails(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
+			 struct ibv_sge sge, int expected, const char *what)
+{
+	const int flags[] = { 0, IBV_ADVISE_MR_FLAG_FLUSH };
+	bool good = true;
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < COUNT(flags); i++) {
+		err = ibv_advise_mr(pd, advice, flags[i], &sge, 1);
+		good = check(err == expected, "%s, flags %d: %s", what,
+			     flags[i], strerror(err)) &&
+		       good;
+	}
+	return good;
+}
+
+/* As ibv_advise_mr(3) has them. Of other processes' keys nobody hears that they exist. */
+bool demand_bad_advice(struct stage *stage)
+{
+	const enum ibv_advise_mr_advice read = IBV_ADVISE_MR_ADVICE_PREFETCH,
+					write =
+						IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	struct device *dev = &stage->setup->b_dev;
+	struct ibv_pd *other = ibv_alloc_pd(dev->ctx);
+	struct ibv_sge sge = { .length = REGION_BYTES }, bad;
+	struct demand demand;
+	struct device stranger;
+	struct ibv_mr *reads;
+	struct ibv_mw *mw = ibv_alloc_mw(dev->pd, IBV_MW_TYPE_1);
+	bool good;
+
+	if (!demand_create(&demand, stage, false))
+		return false;
+	reads = ibv_reg_mr(dev->pd, demand.addr, REGION_BYTES,
+			   IBV_ACCESS_ON_DEMAND);
+	device_open(&stranger, dev->name);
+	if (!other || !reads || !mw)
+		bail("no objects: %s", strerror(errno));
+	sge.addr = (uintptr_t)demand.addr;
+	sge.lkey = demand.mr->lkey;
+
+	bad = sge;
+	bad.length++;
+	good = advice_fails(dev->pd, read, sge, 0, "what is right") &&
+	       advice_fails(dev->pd, read, bad, EFAULT, "beyond its end");
+	bad = sge;
+	bad.addr--;
+	good = advice_fails(dev->pd, write, bad, EFAULT, "before it") && good;
+	bad = sge;
+	bad.lkey = reads->lkey;
+	good = advice_fails(dev->pd, read, bad, 0, "to read what can be read") &&
+	       advice_fails(dev->pd, write, bad, EPERM, "to write it") && good;
+	good = advice_fails(other, read, sge, EPERM, "in another domain") &&
+	       advice_fails(stranger.pd, read, sge, ENOENT, "another's key") &&
+	       good;
+	bad.lkey = sge.lkey ^ 1;
+	good = advice_fails(dev->pd, read, bad, ENOENT, "another variant") &&
+	       advice_fails(other, read, bad, ENOENT, "and another domain") &&
+	       good;
+	bad.lkey = mw->rkey;
+	good = advice_fails(dev->pd, read, bad, EINVAL, "a window") && good;
+	bad.addr = (uintptr_t)stage->setup->b_mem.addr;
+	bad.lkey = stage->setup->b_mem.mr->lkey;
+	good = advice_fails(dev->pd, read, bad, EINVAL, "a pinned region") &&
+	       good;
+	tap_must(!ibv_dereg_mr(reads), "ibv_dereg_mr fails");
+	bad.addr = sge.addr;
+	bad.lkey = reads->lkey;
+	good = advice_fails(dev->pd, read, bad, ENOENT, "a region gone") &&
+	       good;
+	tap_must(!ibv_dealloc_mw(mw), "ibv_dealloc_mw fails");
+	tap_must(!ibv_dealloc_pd(other), "ibv_dealloc_pd fails");
+	device_close(&stranger);
+	return demand_destroy(&demand) && good;
+}
+
+static size_t pages_there(void *addr, size_t length)
+{
+	static unsigned char there[PREFETCH_BYTES / PAGE_BYTES];
+	size_t i, n = 0;
+
+	if (mincore(addr, length, there))
+		bail("mincore: %s", strerror(errno));
+	for (i = 0; i < length / PAGE_BYTES; i++)
+		n += there[i] & 1;
+	return n;
+}
+
+/* Whoever gives advice does not wait; what it is about comes nevertheless, all of it. */
+bool demand_prefetched(struct stage *stage)
+{
+	const size_t pages = PREFETCH_BYTES / PAGE_BYTES;
+	struct ibv_pd *pd = stage->setup->b_dev.pd;
+	int fd = memfd_create("demand", MFD_CLOEXEC);
+	const uint64_t limit = deadline();
+	struct ibv_sge sge = { .length = PREFETCH_BYTES };
+	struct ibv_mr *mr;
+	size_t there;
+	void *addr;
+	int err;
+
+	if (fd < 0 || ftruncate(fd, PREFETCH_BYTES))
+		bail("memfd_create: %s", strerror(errno));
+	addr = mmap(NULL, PREFETCH_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+		    fd, 0);
+	if (addr == MAP_FAILED)
+		bail("mmap: %s", strerror(errno));
+	mr = ibv_reg_mr(pd, addr, PREFETCH_BYTES, DEMAND_ACCESS);
+	if (!mr)
+		bail("ibv_reg_mr: %s", strerror(errno));
+	sge.addr = (uintptr_t)addr;
+	sge.lkey = mr->lkey;
+	err = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &sge,
+			    1);
+	while ((there = pages_there(addr, PREFETCH_BYTES)) < pages &&
+	       now_ms() < limit)
+		sleep_ms(1);
+	tap_must(!ibv_dereg_mr(mr), "ibv_dereg_mr fails");
+	munmap(addr, PREFETCH_BYTES);
+	close(fd);
+	return check(!err, "ibv_advise_mr: %s", strerror(err)) &&
+	       check(there == pages, "%zu of %zu pages are there", there,
+		     pages);
 }
 
 bool demand_advertised(struct stage *stage)
