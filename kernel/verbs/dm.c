@@ -192,6 +192,9 @@ struct ib_mr *mic_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 
 	if (!(attr->access_flags & IB_ZERO_BASED))
 		return ERR_PTR(-EINVAL);
+	/* no window is bound to it, and it is always there */
+	if (attr->access_flags & (IB_ACCESS_MW_BIND | IB_ACCESS_ON_DEMAND))
+		return ERR_PTR(-EOPNOTSUPP);
 	mr = mic_mr_create(ibpd, MIC_MKEY_DM,
 			   attr->access_flags & ~IB_ZERO_BASED);
 	if (IS_ERR(mr))

@@ -196,6 +196,20 @@ static bool gives_what_key_does(const struct pair *pair)
 	       gives(pair, 0, 8, ACCESS_ALL, EPERM, EPERM);
 }
 
+/* Rights that can't be used there are not given. */
+static bool is_refused(int access)
+{
+	struct memory memory;
+	bool ok;
+
+	allocate(&memory, BYTES);
+	memory.mr = ibv_reg_dm_mr(setup.b_dev.pd, memory.dm, 0, BYTES,
+				  ACCESS_ALL | IBV_ACCESS_ZERO_BASED | access);
+	ok = check(!memory.mr && errno == EOPNOTSUPP, "access 0x%x: %s", access,
+		   memory.mr ? "registered" : strerror(errno));
+	return release(&memory) && ok;
+}
+
 void run_dm(void)
 {
 	struct pair pair;
@@ -204,6 +218,9 @@ void run_dm(void)
 	       "micdv_dm_addr: what is there is the memory");
 	tap_ok(child_has_none(), "micdv_dm_addr: not in a child");
 	tap_ok(may_be_cut(), "micdv_dm_addr: some of it unmapped, or more");
+	tap_ok(is_refused(IBV_ACCESS_MW_BIND) &&
+		       is_refused(IBV_ACCESS_ON_DEMAND),
+	       "ibv_reg_dm_mr: windows, on demand: EOPNOTSUPP");
 	open_pair(&pair, IBV_QPT_RC, ACCESS_ALL);
 	tap_ok(maps(&pair), "micdv_map_window: device memory");
 	tap_ok(frees_mapped(&pair),
