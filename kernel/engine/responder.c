@@ -424,10 +424,11 @@ static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 {
 	enum mic_ack ack = MIC_ACK_NONE;
 
-	if (op->code == MIC_OP_MAP || mic_resp_accepts(qp, op)) {
+	if (op->code == MIC_OP_MAP)
+		return mic_export(qp, op);
+	if (mic_resp_accepts(qp, op)) {
 		mutex_lock(&qp->resp.lock);
-		ack = op->code == MIC_OP_MAP ? mic_export(qp, op) :
-					       mic_resp_locked(qp, op);
+		ack = mic_resp_locked(qp, op);
 		mutex_unlock(&qp->resp.lock);
 	}
 	if (ack == MIC_ACK_NONE || ack == MIC_ACK_RNR)

@@ -51,7 +51,10 @@ static void mic_export_end(struct mic_grant *grant)
 	kfree(exp);
 }
 
-/* The same states as in mic_import_connected(). The responder is locked. */
+/*
+ * The same states as in mic_import_connected(). What is not from the peer is found with
+ * the responder's lock or without.
+ */
 static bool mic_export_connected(const struct mic_qp *qp,
 				 const struct mic_op *op)
 {
@@ -199,6 +202,8 @@ static int mic_export_find(struct mic_qp *qp, struct mic_op *op)
 	struct mic_mkey *mkey;
 	int err = -ENOKEY;
 
+	lockdep_assert_held(&qp->resp.lock);
+	/* it may have changed */
 	if (!mic_export_connected(qp, op))
 		return -ENOTCONN;
 	if (!op->grant)
@@ -218,14 +223,22 @@ static int mic_export_find(struct mic_qp *qp, struct mic_op *op)
 
 /**
  * mic_export - carry out MIC_OP_MAP
- * @qp: queue pair; the caller holds &mic_resp.lock
+ * @qp: queue pair; a reference is held
  * @op: operation
  *
+ * As with requests, only the connected peer waits for the responder's lock.
+ *
+ * Context: process context, may sleep.
  * Return: MIC_ACK_OK; &mic_op.result tells whether anything was granted.
  */
 enum mic_ack mic_export(struct mic_qp *qp, struct mic_op *op)
 {
+	op->result = ENOTCONN;
+	if (!mic_export_connected(qp, op))
+		return MIC_ACK_OK;
+	mutex_lock(&qp->resp.lock);
 	op->result = -mic_export_find(qp, op);
+	mutex_unlock(&qp->resp.lock);
 	return MIC_ACK_OK;
 }
 
