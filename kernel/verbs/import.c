@@ -200,7 +200,7 @@ static int mic_import_grant(struct mic_import *imp,
 
 /**
  * mic_import_place - from bytes to pages, and into the file
- * @imp: window; offsets and length are in bytes
+ * @imp: window with a slot; offsets and length are in bytes
  * @write: it may be mapped to write
  * @req: out: what is granted
  *
@@ -287,12 +287,7 @@ static int mic_import_fill(struct mic_import *imp,
 	if (write < 0)
 		return write;
 	err = mic_import_place(imp, write, req);
-	if (err)
-		return err;
-	err = mic_import_link(imp, t);
-	if (err)
-		mic_windows_del(imp->ws, imp);
-	return err;
+	return err ?: mic_import_link(imp, t);
 }
 
 /*
@@ -355,20 +350,19 @@ void mic_import_unlock_req(struct mic_qp *qp)
 		mic_qp_kick_deferred(qp);
 }
 
-/* In the order in which the engine takes these locks. */
+/*
+ * In the order in which the engine takes these locks. Whoever sends to the peer waits
+ * for the second, so nothing is allocated under it, nor taken out of the file again.
+ */
 static int mic_import_try(struct mic_import *imp, struct mic_import_target *t,
 			  struct mic_window_import *req,
 			  const struct mm_struct *trusted_mm)
 {
-	unsigned int noio;
 	int err;
 
 	mutex_lock(&t->qp->req.lock);
 	mutex_lock(&t->peer->resp.lock);
-	/* as in mic_qp_run(): whoever sends to the peer waits for this */
-	noio = memalloc_noio_save();
 	err = mic_import_checked(imp, t, req, trusted_mm);
-	memalloc_noio_restore(noio);
 	mutex_unlock(&t->peer->resp.lock);
 	mic_import_unlock_req(t->qp);
 	return err;
@@ -531,9 +525,14 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
 	INIT_LIST_HEAD(&imp->peer_entry);
 	INIT_LIST_HEAD(&imp->mkey_entry);
 	INIT_LIST_HEAD(&imp->dead_entry);
-	err = mic_import_from_peer(imp, &t, req, trusted_mm);
+	err = mic_windows_take_slot(ws, &imp->slot);
 	if (err) {
 		kfree(imp);
+		return ERR_PTR(err);
+	}
+	err = mic_import_from_peer(imp, &t, req, trusted_mm);
+	if (err) {
+		mic_window_free(ws, imp);
 		return ERR_PTR(err);
 	}
 	return imp;

@@ -217,12 +217,7 @@ static int mic_import_leased(struct mic_import *imp, struct mic_qp *qp,
 	imp->length = map->length;
 	imp->access = map->access;
 	err = mic_import_place(imp, write, req);
-	if (err)
-		return err;
-	err = mic_import_link_lease(imp, qp, call);
-	if (err)
-		mic_windows_del(imp->ws, imp);
-	return err;
+	return err ?: mic_import_link_lease(imp, qp, call);
 }
 
 /**
@@ -234,7 +229,7 @@ static int mic_import_leased(struct mic_import *imp, struct mic_qp *qp,
  * @req: what is wanted; out: what is granted
  *
  * Context: process context, without locks; waits for the other node's answer.
- * Return: 0 or an error.
+ * Return: 0 or an error; who frees the window ends its lease, if there is one.
  */
 int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
 			 struct mic_node *node, const struct mic_addr *addr,
@@ -264,11 +259,7 @@ int mic_import_from_node(struct mic_import *imp, struct mic_qp *qp,
 		goto out;
 	}
 	err = mic_import_leased(imp, qp, call, req);
-	if (err)
-		mic_lease_end(&imp->lease);
 out:
-	if (err)
-		kvfree(imp->lease.run);
 	mic_extents_free(call->extents);
 	kfree(call);
 	return err;

@@ -294,52 +294,56 @@ void mic_windows_give_slot(struct mic_windows *ws, u32 slot)
 }
 
 /**
- * mic_windows_add - give a window a slot
+ * mic_windows_add - give a window its place in the file
  * @ws: windows file
- * @imp: window, complete but for its place in the file
+ * @imp: window with a slot, complete but for its place in the file
  * @write: it may be mapped to write
  *
- * Return: 0, -ENOSPC, -ERANGE (too large), -ENOMEM.
+ * Context: process context; allocates nothing, and waits for nobody.
+ * Return: 0, -ERANGE (too large).
  */
 int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write)
 {
 	unsigned int class = max_t(unsigned int, MIC_WINDOW_CLASS_MIN,
 				   order_base_2(imp->npages) + PAGE_SHIFT);
 	u64 off;
-	int err;
 
 	if (class > MIC_WINDOW_CLASS_MAX)
 		return -ERANGE;
-	err = mic_windows_take_slot(ws, &imp->slot);
-	if (err)
-		return err;
 	off = (u64)class << MIC_WINDOW_CLASS_SHIFT | (u64)imp->slot << class;
 	imp->pgoff = off >> PAGE_SHIFT;
 	if (write)
 		imp->pgoff |= MIC_WINDOW_WRITABLE_PGOFF;
-	xa_store(&ws->imports, imp->slot, imp, GFP_KERNEL_ACCOUNT);
+	/* the slot was reserved by mic_windows_take_slot() */
+	xa_store(&ws->imports, imp->slot, imp, GFP_NOWAIT);
 	return 0;
 }
 
-/**
- * mic_windows_del - take a window's slot away
- * @ws: windows file
- * @imp: window, revoked; on return nobody uses it
- */
-void mic_windows_del(struct mic_windows *ws, struct mic_import *imp)
+/* Take a window, which is revoked, out of the file: on return nobody uses it. */
+static void mic_windows_del(struct mic_windows *ws, struct mic_import *imp)
 {
 	down_write(&ws->lock);
 	xa_store(&ws->imports, imp->slot, XA_ZERO_ENTRY, GFP_KERNEL_ACCOUNT);
 	up_write(&ws->lock);
 	/* the scratch page, before the slot is another's */
 	mic_windows_zap(ws, imp);
-	mic_windows_give_slot(ws, imp->slot);
 }
 
-static void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
+/**
+ * mic_window_free - a window exists no more, and its slot is free
+ * @ws: windows file
+ * @imp: window with a slot, whether it was granted or not
+ *
+ * Context: process context, without locks; takes as long as the process has mapped
+ * the file.
+ */
+void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 {
 	mic_import_revoke(imp);
-	mic_windows_del(ws, imp);
+	/* no window begins where the states are */
+	if (imp->pgoff)
+		mic_windows_del(ws, imp);
+	mic_windows_give_slot(ws, imp->slot);
 	if (imp->lease.priv)
 		mic_lease_end(&imp->lease);
 	kvfree(imp->lease.run);

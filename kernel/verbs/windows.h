@@ -63,7 +63,7 @@ struct mic_windows {
  * struct mic_import - a window of a peer
  * @ws: the file it can be mapped from
  * @slot: its index there
- * @pgoff: its first page in the file
+ * @pgoff: its first page in the file; 0 if it has none yet
  * @npages: its size
  * @qp: the initiator, while it is in the lists
  * @peer: the target, likewise; NULL if that is on another node
@@ -181,7 +181,7 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey);
 /* windows.c: how it is mapped */
 int mic_windows_open(struct mic_doorbell *db);
 int mic_windows_add(struct mic_windows *ws, struct mic_import *imp, bool write);
-void mic_windows_del(struct mic_windows *ws, struct mic_import *imp);
+void mic_window_free(struct mic_windows *ws, struct mic_import *imp);
 int mic_windows_take_slot(struct mic_windows *ws, u32 *slot);
 void mic_windows_give_slot(struct mic_windows *ws, u32 slot);
 void mic_windows_set_state(struct mic_windows *ws, u32 slot, u32 state);
