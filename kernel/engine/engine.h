@@ -149,6 +149,7 @@ enum ib_wc_status mic_req_start(struct mic_qp *qp);
 /* local.c: requests that change a key of one's own */
 enum ib_wc_status mic_req_local(struct mic_qp *qp);
 bool mic_invalidate(struct mic_qp *qp, u32 key);
+void mic_invalidate_ahead(struct mic_qp *qp, const struct mic_op *op);
 
 /* responder.c: the other side of a request */
 enum mic_ack mic_resp_submit(struct mic_node *node, struct mic_op *op);

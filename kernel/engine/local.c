@@ -10,6 +10,7 @@
 #include "../verbs/mr.h"
 #include "../verbs/mw.h"
 #include "../verbs/srq.h"
+#include "../verbs/windows.h"
 #include "engine.h"
 
 /* A consumer may choose the low 8 bits of a key, the rest says which. */
@@ -57,36 +58,67 @@ static enum ib_wc_status mic_reg_mr(struct mic_qp *qp)
 	return status;
 }
 
-/* Of a kind, and in a domain, which stay as they are. */
+/*
+ * Of a kind, and in a domain, which stay as they are. Type 1 windows, which are never of
+ * a queue pair, are unbound by binding them, IBA 10.6.7.2.4.
+ */
 static bool mic_may_be_invalidated(const struct mic_qp *qp,
-				   struct mic_mkey *mkey)
+				   const struct mic_mkey *mkey)
 {
-	/* type 1 windows are unbound by binding them, IBA 10.6.7.2.4 */
 	return mkey->revocable && mkey->pd == mic_qp_pd(qp) &&
-	       (!mkey->window ||
-		mic_mkey_to_mw(mkey)->type == IB_MW_TYPE_2);
+	       (!mkey->window || READ_ONCE(mkey->qp) == qp->qpn);
 }
 
-/* Invalidate for the owner, or for the peer of a QP; the rules are the same. */
-static bool mic_invalidate_locked(struct mic_qp *qp, struct mic_mkey *mkey,
-				  u32 key)
+static bool mic_invalidate_fastreg(struct mic_mkey *mkey, u32 key)
 {
-	if (mkey->key != key)
-		return false;
-	if (!mkey->window) {
+	bool done;
+
+	mutex_lock(&mkey->lock);
+	done = mkey->key == key;
+	if (done)
 		mic_mkey_revoke(mkey);
-		return true;
+	mutex_unlock(&mkey->lock);
+	return done;
+}
+
+/* No copy by a type 2 window is under way any more, and it is not bound anew yet. */
+static bool mic_mw_begin_end(struct mic_qp *qp, struct mic_mw_state *mw, u32 key)
+{
+	struct mic_mkey *mkey = &mw->mkey;
+	bool done;
+
+	mutex_lock(&mkey->lock);
+	done = mkey->key == key && mkey->valid && mkey->qp == qp->qpn;
+	if (done) {
+		mw->ending = true;
+		mic_mkey_stop(mkey);
 	}
-	if (!mkey->valid || mkey->qp != qp->qpn)
+	mutex_unlock(&mkey->lock);
+	return done;
+}
+
+/*
+ * What is mapped is taken away without the lock, which whoever invalidates for a peer
+ * waits for, with that of the responder.
+ */
+static bool mic_invalidate_mw(struct mic_qp *qp, struct mic_mw_state *mw, u32 key)
+{
+	if (!mic_mw_begin_end(qp, mw, key))
 		return false;
-	mic_mw_unbind(mic_mkey_to_mw(mkey));
+	mic_imports_revoke_mkey(&mw->mkey);
+	mutex_lock(&mw->mkey.lock);
+	mic_mw_unbind(mw);
+	mw->ending = false;
+	mutex_unlock(&mw->mkey.lock);
 	return true;
 }
 
 /**
  * mic_invalidate - a key grants nothing any more
- * @qp: queue pair whose owner or peer asks
+ * @qp: queue pair whose owner or peer asks; the rules are the same
  * @key: fast registration or type 2 window
+ *
+ * Who asks for the peer, with &mic_resp.lock held, calls mic_invalidate_ahead() before.
  *
  * Context: process context; waits for copies under way by that key.
  * Return: whether the key could be invalidated.
@@ -94,19 +126,45 @@ static bool mic_invalidate_locked(struct mic_qp *qp, struct mic_mkey *mkey,
 bool mic_invalidate(struct mic_qp *qp, u32 key)
 {
 	struct mic_mkey *mkey = mic_mkey_get(qp->dev, key);
-	bool done;
+	bool done = false;
 
 	if (!mkey)
 		return false;
 	/* without the lock, which may be held for long: whoever sends may name any key */
-	done = mic_may_be_invalidated(qp, mkey);
-	if (done) {
-		mutex_lock(&mkey->lock);
-		done = mic_invalidate_locked(qp, mkey, key);
-		mutex_unlock(&mkey->lock);
-	}
+	if (mic_may_be_invalidated(qp, mkey))
+		done = mkey->window ?
+			       mic_invalidate_mw(qp, mic_mkey_to_mw(mkey), key) :
+			       mic_invalidate_fastreg(mkey, key);
 	mic_mkey_put(mkey);
 	return done;
+}
+
+/**
+ * mic_invalidate_ahead - what the peer has mapped by a key that it asks to invalidate
+ * @qp: queue pair; a reference is held, and neither of its locks
+ * @op: message with the invalidation; its sender's &mic_req.lock is held if that is
+ *	of this kernel
+ *
+ * By a type 2 window only the peer of its queue pair has mapped anything, and while it
+ * sends it maps nothing more: that needs the same lock. So there is nothing left to take
+ * away when the message is carried out, with the lock of the responder. If it is not
+ * carried out, the peer may map anew what it has wanted to give up.
+ *
+ * Context: process context; takes as long as the sender has made it.
+ */
+void mic_invalidate_ahead(struct mic_qp *qp, const struct mic_op *op)
+{
+	struct mic_mkey *mkey;
+
+	/* by means of windows other machines map nothing */
+	if (mic_node_is_remote(op->src))
+		return;
+	mkey = mic_mkey_get(qp->dev, op->ex);
+	if (!mkey)
+		return;
+	if (READ_ONCE(mkey->key) == op->ex && READ_ONCE(mkey->qp) == qp->qpn)
+		mic_imports_revoke_peer(mkey, qp, op);
+	mic_mkey_put(mkey);
 }
 
 /* The rights a window may not give if its region does not, IBA 10.6.7.2.1. */
@@ -143,7 +201,7 @@ static void mic_bind(struct mic_qp *qp, struct mic_mw_state *mw,
 	mkey->length = wqe->bind.length;
 	mkey->win = &mr->win;
 	mkey->win_off = mr->mkey.win_off + wqe->bind.addr - mr->mkey.iova;
-	mkey->qp = mw->type == IB_MW_TYPE_2 ? qp->qpn : 0;
+	WRITE_ONCE(mkey->qp, mw->type == IB_MW_TYPE_2 ? qp->qpn : 0);
 	mic_mkey_enable(mkey);
 }
 
@@ -164,7 +222,7 @@ static bool mic_bind_key_ok(struct mic_qp *qp, const struct mic_mw_state *mw)
 	 * A type 2 window has to be invalidated first. Its owner chooses the
 	 * key and need not say which one it had.
 	 */
-	return !mw->mkey.valid;
+	return !mw->mkey.valid && !mw->ending;
 }
 
 /*

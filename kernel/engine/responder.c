@@ -427,6 +427,8 @@ static enum mic_ack mic_resp_deliver(struct mic_qp *qp, struct mic_op *op)
 	if (op->code == MIC_OP_MAP)
 		return mic_export(qp, op);
 	if (mic_resp_accepts(qp, op)) {
+		if (op->flags & MIC_OP_INV)
+			mic_invalidate_ahead(qp, op);
 		mutex_lock(&qp->resp.lock);
 		ack = mic_resp_locked(qp, op);
 		mutex_unlock(&qp->resp.lock);

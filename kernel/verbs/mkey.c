@@ -152,6 +152,25 @@ void mic_mkey_put_remote(struct mic_mkey *mkey)
 }
 
 /**
+ * mic_mkey_stop - a revocable key is not used any more
+ * @mkey: key; the caller holds &mic_mkey.lock
+ *
+ * On return no copy on behalf of another QP is under way, and no process gets the
+ * memory mapped by means of the key; what has it mapped mic_imports_revoke_mkey()
+ * takes away.
+ *
+ * Context: process context; waits for copies under way.
+ */
+void mic_mkey_stop(struct mic_mkey *mkey)
+{
+	lockdep_assert_held(&mkey->lock);
+	WRITE_ONCE(mkey->valid, false);
+	smp_mb();	/* pairs with mic_mkey_get_remote() */
+	wait_var_event(&mkey->users, !atomic_read(&mkey->users));
+	smp_mb();	/* no users, then no windows they have added */
+}
+
+/**
  * mic_mkey_revoke - a revocable key grants nothing any more
  * @mkey: key; the caller holds &mic_mkey.lock
  *
@@ -163,11 +182,7 @@ void mic_mkey_put_remote(struct mic_mkey *mkey)
  */
 void mic_mkey_revoke(struct mic_mkey *mkey)
 {
-	lockdep_assert_held(&mkey->lock);
-	WRITE_ONCE(mkey->valid, false);
-	smp_mb();	/* pairs with mic_mkey_get_remote() */
-	wait_var_event(&mkey->users, !atomic_read(&mkey->users));
-	smp_mb();	/* no users, then no windows they have added */
+	mic_mkey_stop(mkey);
 	mic_imports_revoke_mkey(mkey);
 }
 

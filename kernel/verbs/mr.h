@@ -167,6 +167,7 @@ struct mic_mkey *mic_mkey_get(struct mic_dev *dev, u32 key);
 void mic_mkey_put(struct mic_mkey *mkey);
 struct mic_mkey *mic_mkey_get_remote(struct mic_dev *dev, u32 key);
 void mic_mkey_put_remote(struct mic_mkey *mkey);
+void mic_mkey_stop(struct mic_mkey *mkey);
 void mic_mkey_revoke(struct mic_mkey *mkey);
 void mic_mkey_enable(struct mic_mkey *mkey);
 int mic_mkey_seg(const struct mic_mkey *mkey, u32 key, const struct ib_pd *pd,

@@ -50,7 +50,7 @@ err_count:
 void mic_mw_unbind(struct mic_mw_state *mw)
 {
 	mic_mkey_revoke(&mw->mkey);
-	mw->mkey.qp = 0;
+	WRITE_ONCE(mw->mkey.qp, 0);
 	if (!mw->mr)
 		return;
 	mutex_lock_nested(&mw->mr->mkey.lock, SINGLE_DEPTH_NESTING);

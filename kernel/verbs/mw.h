@@ -15,11 +15,13 @@
  * @mr: region it is bound to, whose &mic_mr.bound it counts in; NULL if not
  *	bound; changes under &mic_mkey.lock
  * @type: enum ib_mw_type
+ * @ending: it is being invalidated, without the lock; likewise
  */
 struct mic_mw_state {
 	struct mic_mkey mkey;
 	struct mic_mr *mr;
 	enum ib_mw_type type;
+	bool ending;
 };
 
 /* What ib_core allocates, and frees without a grace period. */

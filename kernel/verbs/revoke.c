@@ -16,6 +16,7 @@
 #include <linux/mutex.h>
 #include <linux/sched.h>
 
+#include "dev.h"
 #include "mr.h"
 #include "qp.h"
 #include "windows.h"
@@ -51,6 +52,14 @@ static void mic_import_end(struct mic_import *imp)
 	list_add_tail(&imp->dead_entry, &imp->ws->dead);
 }
 
+/* Whoever sends to one of the queue pairs would wait for the process that maps. */
+static void mic_import_assert_unlocked(const struct mic_import *imp)
+{
+	lockdep_assert_not_held(&imp->qp->resp.lock);
+	if (imp->peer)
+		lockdep_assert_not_held(&imp->peer->resp.lock);
+}
+
 /* Take the pages of dead windows out of all mappings of their file. */
 static void mic_imports_zap(struct mic_windows *ws, struct list_head *dead)
 {
@@ -62,6 +71,7 @@ static void mic_imports_zap(struct mic_windows *ws, struct list_head *dead)
 	up_write(&ws->lock);
 
 	list_for_each_entry(imp, dead, dead_entry) {
+		mic_import_assert_unlocked(imp);
 		if (++n > MIC_ZAP_EACH) {
 			mic_windows_zap_all(ws);
 			return;
@@ -252,4 +262,60 @@ void mic_imports_revoke_mkey(struct mic_mkey *mkey)
 	/* only of device memory and pinned memory, whose keys change in verbs alone */
 	if (READ_ONCE(mkey->ngrants))
 		mic_exports_wait(&mkey->ngrants);
+}
+
+/*
+ * The first window of a key, if it is the sender's. All of a key for one queue pair are of
+ * its peer, and none is added while that sends.
+ */
+static struct mic_import *mic_imports_first_of(struct mic_mkey *mkey,
+					       const struct mic_qp *qp,
+					       const struct mic_op *op)
+{
+	struct mic_import *imp;
+
+	lockdep_assert_held(&mic_import_lock);
+	imp = list_first_entry_or_null(&mkey->imports, struct mic_import,
+				       mkey_entry);
+	if (!imp || imp->peer != qp || imp->qp->qpn != op->src_qpn ||
+	    imp->qp->dev->node != op->src)
+		return NULL;
+	lockdep_assert_held(&imp->qp->req.lock);
+	return imp;
+}
+
+static bool mic_imports_bury_peer(struct mic_mkey *mkey, const struct mic_qp *qp,
+				  const struct mic_op *op)
+{
+	struct mic_windows *ws;
+
+	mutex_lock(&mic_import_lock);
+	ws = mic_import_file(mic_imports_first_of(mkey, qp, op));
+	mutex_unlock(&mic_import_lock);
+	return mic_imports_bury_put(ws);
+}
+
+/**
+ * mic_imports_revoke_peer - take away the windows that a sender has of a key
+ * @mkey: key of a type 2 memory window; a reference is held
+ * @qp: queue pair that it is for
+ * @op: what is sent to that from a queue pair of this kernel, whose &mic_req.lock
+ *	is held
+ *
+ * Context: process context; &mic_resp.lock of @qp is not held.
+ */
+void mic_imports_revoke_peer(struct mic_mkey *mkey, const struct mic_qp *qp,
+			     const struct mic_op *op)
+{
+	struct mic_import *imp;
+
+	if (!READ_ONCE(mkey->mapped))
+		return;
+	mutex_lock(&mic_import_lock);
+	if (mic_imports_first_of(mkey, qp, op))
+		list_for_each_entry(imp, &mkey->imports, mkey_entry)
+			mic_import_end(imp);
+	mutex_unlock(&mic_import_lock);
+	while (mic_imports_bury_peer(mkey, qp, op))
+		;
 }

@@ -177,6 +177,8 @@ void mic_import_revoke(struct mic_import *imp);
 void mic_imports_mark_qp(struct mic_qp *qp);
 void mic_imports_revoke_qp(struct mic_qp *qp);
 void mic_imports_revoke_mkey(struct mic_mkey *mkey);
+void mic_imports_revoke_peer(struct mic_mkey *mkey, const struct mic_qp *qp,
+			     const struct mic_op *op);
 
 /* windows.c: how it is mapped */
 int mic_windows_open(struct mic_doorbell *db);
