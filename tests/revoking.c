@@ -489,6 +489,8 @@ int main(int argc, char **argv)
 	tap_ok(many_at_once(by_dereg), "many windows of a region end at once");
 	tap_ok(guesses(), "after some wrong keys there are no more windows");
 	tap_ok(guesses_unconnected(), "without a connection no key is known");
+	tap_ok(invalidation_waits(),
+	       "while an invalidation waits windows end, and there are new ones");
 	tap_ok(changes_peer(), "a window is of the peer that there is");
 	setup_close(&setup);
 	return tap_end();

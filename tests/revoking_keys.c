@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "bind.h"
 #include "clock.h"
 #include "revoking.h"
 #include "tap.h"
@@ -95,6 +96,81 @@ bool guesses_unconnected(void)
 	     answers(&other, &region, region.mr->rkey ^ 1, ENOTCONN) &&
 	     answers(&other, &region, 0, ENOTCONN);
 	endpoint_destroy(&other);
+	region_destroy(&region);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* --- an invalidation that waits ---------------------------------------------- */
+
+enum { SEND_ID = 2, RECEIVE_ID };
+
+static bool ends(uint32_t slot)
+{
+	uint64_t end = deadline();
+
+	while (!is_revoked(slot)) {
+		if (!check(now_ms() < end, "the window stays"))
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
+static bool invalidates(struct endpoint *a, struct endpoint *b,
+			const struct region *region, uint32_t key)
+{
+	struct ibv_send_wr wr = send_wr(SEND_ID, IBV_WR_SEND_WITH_INV, NULL, 0);
+	struct mic_window_import first, second;
+	bool ok;
+
+	wr.invalidate_rkey = key;
+	if (!check(!import(a, region, key, 0, region->length, &first),
+		   "no window is granted"))
+		return false;
+	/* there is no receive yet: the key stands, and what was given up comes back */
+	post_send(a, &wr);
+	ok = ends(first.slot) &&
+	     check(!import(a, region, key, 0, region->length, &second),
+		   "none is granted while the invalidation waits");
+	drop(first.slot);
+	post_recv(b, RECEIVE_ID, NULL, 0);
+	ok = cq_expect(a->send_cq, SEND_ID, IBV_WC_SUCCESS) &&
+	     cq_expect(b->recv_cq, RECEIVE_ID, IBV_WC_SUCCESS) && ok;
+	if (!ok)
+		return false;
+	ok = check(is_revoked(second.slot), "a window stays") &&
+	     answers(a, region, key, EACCES);
+	drop(second.slot);
+	return ok;
+}
+
+bool invalidation_waits(void)
+{
+	struct ibv_mw_bind_info info;
+	struct endpoint a, b;
+	struct region region;
+	struct ibv_mw *mw;
+	uint32_t key;
+	bool ok;
+
+	new_pair(&a, &b);
+	memset(&region, 0, sizeof(region));
+	if (!region_map(&region, MEMORY_ANON, PAGES * PAGE_BYTES))
+		bail("cannot map memory");
+	region.addr = region.map; /* whole pages */
+	region_register(&region, setup.b_dev.pd,
+			ACCESS_ALL | IBV_ACCESS_MW_BIND);
+	mw = ibv_alloc_mw(setup.b_dev.pd, IBV_MW_TYPE_2);
+	if (!mw)
+		bail("ibv_alloc_mw: %s", strerror(errno));
+	key = ibv_inc_rkey(mw->rkey);
+	info = bind_info(&region, 0, region.length,
+			 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	ok = exchange_empty(&a, &b, 1) &&
+	     bind_type2(&b, mw, key, &info, IBV_WC_SUCCESS) &&
+	     invalidates(&a, &b, &region, key);
+	tap_must(!ibv_dealloc_mw(mw), "ibv_dealloc_mw");
 	region_destroy(&region);
 	pair_destroy(&a, &b);
 	return ok;
