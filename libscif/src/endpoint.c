@@ -280,22 +280,28 @@ static bool knows_device(const struct rdma_cm_id *id)
 	return !id->verbs || scif_device_get(id->verbs);
 }
 
+/*
+ * Until the port is held, nobody is told of what happens to it: the device may go, and
+ * who hears of that wants the endpoint's lock, and rdma_destroy_id() waits for him.
+ */
 static int hold(struct scif_endpoint *ep, uint16_t port)
 {
 	struct sockaddr_storage address = scif_own_node()->address;
 	int err;
 
-	if (rdma_create_id(scif_process.cm, &ep->holder, ep, RDMA_PS_TCP)) {
+	if (rdma_create_id(scif_process.cm, &ep->holder, NULL, RDMA_PS_TCP)) {
 		ep->holder = NULL;
 		return errno;
 	}
 	scif_set_port(&address, port);
 	if (!rdma_bind_addr(ep->holder, (struct sockaddr *)&address)) {
 		ep->port = ntohs(rdma_get_src_port(ep->holder));
-		if (ep->port <= SCIF_PORT_RSVD && !port)
+		if (ep->port <= SCIF_PORT_RSVD && !port) {
 			errno = EADDRINUSE; /* Not one that may be chosen. */
-		else if (knows_device(ep->holder))
+		} else if (knows_device(ep->holder)) {
+			ep->holder->context = ep;
 			return 0;
+		}
 	}
 	err = errno;
 	rdma_destroy_id(ep->holder);
