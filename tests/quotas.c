@@ -167,8 +167,8 @@ static struct mapping mapped(void)
 
 	while (file && !found.start && fgets(line, sizeof(line), file)) {
 		if (!strstr(line, "[mic_doorbell]") ||
-		    sscanf(line, "%llx-%llx %*s %llx", &start, &end,
-			   &offset) != 3)
+		    sscanf(line, "%llx-%llx %*s %llx", &start, &end, &offset) !=
+			    3)
 			continue;
 		found.start = (void *)(uintptr_t)start;
 		found.length = end - start;

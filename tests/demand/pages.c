@@ -292,9 +292,9 @@ static bool advice_fails(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
 /* As ibv_advise_mr(3) has them. Of other processes' keys nobody hears that they exist. */
 bool demand_bad_advice(struct stage *stage)
 {
-	const enum ibv_advise_mr_advice read = IBV_ADVISE_MR_ADVICE_PREFETCH,
-					write =
-						IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	const enum ibv_advise_mr_advice
+		read = IBV_ADVISE_MR_ADVICE_PREFETCH,
+		write = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	struct device *dev = &stage->setup->b_dev;
 	struct ibv_pd *other = ibv_alloc_pd(dev->ctx);
 	struct ibv_sge sge = { .length = REGION_BYTES }, bad;
@@ -323,7 +323,8 @@ bool demand_bad_advice(struct stage *stage)
 	good = advice_fails(dev->pd, write, bad, EFAULT, "before it") && good;
 	bad = sge;
 	bad.lkey = reads->lkey;
-	good = advice_fails(dev->pd, read, bad, 0, "to read what can be read") &&
+	good = advice_fails(dev->pd, read, bad, 0,
+			    "to read what can be read") &&
 	       advice_fails(dev->pd, write, bad, EPERM, "to write it") && good;
 	good = advice_fails(other, read, sge, EPERM, "in another domain") &&
 	       advice_fails(stranger.pd, read, sge, ENOENT, "another's key") &&
