@@ -277,10 +277,11 @@ static void to_init(struct ibv_qp *qp)
 
 static void *modifies(void *argument)
 {
+	const unsigned int rounds = ROUNDS / slowness();
 	unsigned int round;
 
 	(void)argument;
-	for (round = 1; round <= ROUNDS; round++) {
+	for (round = 1; round <= rounds; round++) {
 		while (atomic_load(&race.round) < round)
 			sched_yield();
 		to_init(race.qp);
@@ -299,6 +300,7 @@ static void *reads_counters(void *argument)
 
 static void modify_at_once(struct ibv_cq *cq)
 {
+	const unsigned int rounds = ROUNDS / slowness();
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
 		.send_cq = cq,
@@ -310,7 +312,7 @@ static void modify_at_once(struct ibv_cq *cq)
 	};
 	unsigned int round;
 
-	for (round = 1; round <= ROUNDS; round++) {
+	for (round = 1; round <= rounds; round++) {
 		race.qp = ibv_create_qp(setup.a_dev.pd, &attr);
 		if (!race.qp)
 			bail("ibv_create_qp fails");
