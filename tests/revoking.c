@@ -18,14 +18,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <rdma/mic-abi.h>
 
 #include "clock.h"
-#include "fuzz.h"
 #include "pattern.h"
 #include "revoking.h"
 #include "tap.h"
@@ -46,8 +44,6 @@ struct setup setup;
 static unsigned long least_faults = 10000;
 static unsigned long faults; /* of the writers, so far */
 static unsigned long racing; /* while memory was taken away */
-static int windows_fd;
-static const uint32_t *states;
 
 int import(const struct endpoint *ep, const struct region *region,
 	   uint32_t rkey, size_t offset, size_t length,
@@ -60,7 +56,7 @@ int import(const struct endpoint *ep, const struct region *region,
 		.length = length,
 		.access = IBV_ACCESS_REMOTE_WRITE,
 	};
-	return ioctl(windows_fd, MIC_IOC_IMPORT, req) ? errno : 0;
+	return import_window(req);
 }
 
 static void import_all(const struct endpoint *ep, const struct region *region,
@@ -70,26 +66,6 @@ static void import_all(const struct endpoint *ep, const struct region *region,
 
 	if (err)
 		bail("MIC_IOC_IMPORT: %s", strerror(err));
-}
-
-bool drop(uint32_t slot)
-{
-	return !ioctl(windows_fd, MIC_IOC_DROP, (unsigned long)slot);
-}
-
-bool is_revoked(uint32_t slot)
-{
-	return *(volatile const uint32_t *)&states[slot] & MIC_WINDOW_REVOKED;
-}
-
-static void *map_file(uint64_t offset, size_t length, int prot)
-{
-	void *addr = mmap(NULL, length, prot, MAP_SHARED | MAP_NORESERVE,
-			  windows_fd, (off_t)offset);
-
-	if (addr == MAP_FAILED)
-		bail("mapping the windows file: %s", strerror(errno));
-	return addr;
 }
 
 void new_region(struct region *region, struct ibv_pd *pd)
@@ -460,11 +436,7 @@ static void open_windows(void)
 		.sa_flags = SA_NODEFER,
 	};
 
-	windows_fd = ioctl(fuzz_doorbell_fd(), MIC_IOC_WINDOWS, 0);
-	if (windows_fd < 0)
-		bail("MIC_IOC_WINDOWS: %s", strerror(errno));
-	states = map_file(MIC_WINDOW_STATES, MIC_WINDOW_SLOTS * sizeof(*states),
-			  PROT_READ);
+	windows_file_open();
 	sigaction(SIGBUS, &bus_error, NULL);
 }
 

@@ -9,6 +9,7 @@
 #include <rdma/mic-abi.h>
 
 #include "setup.h"
+#include "windows_file.h"
 
 enum { PAGES = 32 /* of a region */ };
 
@@ -20,8 +21,6 @@ extern unsigned int rounds;
 int import(const struct endpoint *ep, const struct region *region,
 	   uint32_t rkey, size_t offset, size_t length,
 	   struct mic_window_import *req);
-bool drop(uint32_t slot);
-bool is_revoked(uint32_t slot);
 void new_region(struct region *region, struct ibv_pd *pd);
 void new_pair(struct endpoint *a, struct endpoint *b);
 

@@ -6,31 +6,22 @@
  * kernel's functions for locks tell.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <rdma/mic-abi.h>
 
 #include "bind.h"
-#include "fuzz.h"
+#include "probes.h"
 #include "setup.h"
 #include "tap.h"
-#include "text.h"
+#include "windows_file.h"
 #include "work.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define TRACING "/sys/kernel/tracing"
-#define INSTANCE TRACING "/instances/revoking"
-#define PROBES TRACING "/kprobe_events"
-#define GROUP "mic_revoking"
-#define ENABLE INSTANCE "/events/" GROUP "/enable"
 
 enum {
 	WINDOWS = 20, /* more than are taken out of the mappings one by one */
@@ -46,15 +37,10 @@ enum {
 
 static struct setup setup;
 static struct region memory;
-static int windows_fd;
-static const uint32_t *states;
 
 /* --- the trace ---------------------------------------------------------------- */
 
-static const struct {
-	const char *name;
-	const char *function;
-} probes[] = {
+static const struct probe probes[] = {
 	{ "lock", "mutex_lock" },
 	{ "lock_nested", "mutex_lock_nested" },
 	{ "unlock", "mutex_unlock" },
@@ -78,62 +64,6 @@ struct held {
 	char thread[MOST_HELD][NAME_BYTES];
 	char lock[MOST_HELD][NAME_BYTES];
 };
-
-static bool change_probes(const char *line)
-{
-	int fd = open(PROBES, O_WRONLY | O_APPEND | O_CLOEXEC);
-	bool ok;
-
-	if (fd < 0)
-		bail(PROBES ": %s", strerror(errno));
-	ok = write(fd, line, strlen(line)) == (ssize_t)strlen(line);
-	close(fd);
-	return ok;
-}
-
-static bool trace_open(void)
-{
-	unsigned int i, count = 0;
-	char line[256];
-
-	if (access(TRACING "/instances", F_OK) &&
-	    mount("tracefs", TRACING, "tracefs", 0, NULL))
-		bail("cannot mount tracefs: %s", strerror(errno));
-	if (access(PROBES, F_OK))
-		return false;
-	for (i = 0; i < COUNT(probes); i++) {
-		snprintf(line, sizeof(line),
-			 "p:" GROUP
-			 "/%s %s lock=$arg1:x64 caller=$stack0:symbol\n",
-			 probes[i].name, probes[i].function);
-		count += change_probes(line);
-	}
-	if (count < LEAST_PROBES)
-		bail("only %u functions are found", count);
-	if (mkdir(INSTANCE, 0700) && errno != EEXIST)
-		bail(INSTANCE ": %s", strerror(errno));
-	write_file(INSTANCE "/buffer_size_kb", "8192");
-	return true;
-}
-
-static void trace_close(void)
-{
-	char line[128];
-	unsigned int i;
-
-	tap_must(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
-	for (i = 0; i < COUNT(probes); i++) {
-		snprintf(line, sizeof(line), "-:" GROUP "/%s\n",
-			 probes[i].name);
-		change_probes(line);
-	}
-}
-
-static void trace_on(void)
-{
-	write_file(INSTANCE "/trace", "");
-	write_file(ENABLE, "1");
-}
 
 static void held_add(struct held *held, const char *thread, const char *lock)
 {
@@ -174,9 +104,16 @@ static void note(unsigned int *count, unsigned int *most, unsigned int held)
 		*most = held;
 }
 
-/* "THREAD-PID [CPU] ... TIME: NAME: (ADDRESS) lock=ADDRESS caller=FUNCTION [MODULE]" */
-static void add_line(struct seen *seen, struct held *held, const char *line)
+struct watch {
+	struct seen *seen;
+	struct held held;
+};
+
+static void add_line(void *to, const char *line)
 {
+	struct watch *watch = to;
+	struct seen *seen = watch->seen;
+	struct held *held = &watch->held;
 	char thread[NAME_BYTES], lock[NAME_BYTES], caller[NAME_BYTES];
 	const char *at = strstr(line, " lock=");
 	bool ours;
@@ -195,31 +132,16 @@ static void add_line(struct seen *seen, struct held *held, const char *line)
 		held_add(held, thread, lock);
 }
 
-/* False if not all of it fitted into the buffer. */
 static bool trace_off(struct seen *seen)
 {
-	unsigned long there, written;
-	struct held held = { 0 };
-	char *text, *rest, *line;
-	bool whole = false;
+	struct watch watch = { .seen = seen };
+	bool whole;
 
-	write_file(ENABLE, "0");
-	text = text_of_file(INSTANCE "/trace");
-	if (!text)
-		bail(INSTANCE "/trace: %s", strerror(errno));
 	memset(seen, 0, sizeof(*seen));
-	rest = text;
-	while ((line = next_line(&rest))) {
-		if (sscanf(line, "# entries-in-buffer/entries-written: %lu/%lu",
-			   &there, &written) == 2)
-			whole = there == written;
-		else if (*line != '#')
-			add_line(seen, &held, line);
-	}
-	free(text);
+	whole = probes_off(add_line, &watch);
 	tap_note("%u times out of mappings, with %u mutexes; %u slots, with %u",
 		 seen->zaps, seen->zap_held, seen->slots, seen->slot_held);
-	return check(whole, "events are lost");
+	return whole;
 }
 
 /* --- windows ------------------------------------------------------------------- */
@@ -235,15 +157,6 @@ struct stage {
 	volatile uint8_t *map[WINDOWS][MAPS];
 };
 
-static int windows_file(void)
-{
-	int fd = ioctl(fuzz_doorbell_fd(), MIC_IOC_WINDOWS, 0);
-
-	if (fd < 0)
-		bail("MIC_IOC_WINDOWS: %s", strerror(errno));
-	return fd;
-}
-
 static int import(const struct endpoint *ep, uint32_t key,
 		  struct mic_window_import *req)
 {
@@ -252,22 +165,7 @@ static int import(const struct endpoint *ep, uint32_t key,
 		.rkey = key,
 		.access = IBV_ACCESS_REMOTE_WRITE,
 	};
-	return ioctl(windows_fd, MIC_IOC_IMPORT, req) ? errno : 0;
-}
-
-static bool drop(uint32_t slot)
-{
-	return !ioctl(windows_fd, MIC_IOC_DROP, (unsigned long)slot);
-}
-
-static void *map_file(uint64_t offset, size_t length, int prot)
-{
-	void *addr = mmap(NULL, length, prot, MAP_SHARED | MAP_NORESERVE,
-			  windows_fd, (off_t)offset);
-
-	if (addr == MAP_FAILED)
-		bail("mapping the windows file: %s", strerror(errno));
-	return addr;
+	return import_window(req);
 }
 
 static void stage_open(struct stage *stage, unsigned int count)
@@ -314,11 +212,6 @@ static void stage_close(struct stage *stage)
 	pair_destroy(&stage->a, &stage->b);
 }
 
-static bool is_revoked(uint32_t slot)
-{
-	return *(volatile const uint32_t *)&states[slot] & MIC_WINDOW_REVOKED;
-}
-
 static bool all_end(struct stage *stage)
 {
 	unsigned int i, j;
@@ -357,7 +250,7 @@ static bool by_peer(unsigned int count)
 	stage_open(&stage, count);
 	wr.invalidate_rkey = stage.key;
 	post_recv(&stage.b, RECEIVE_ID, NULL, 0);
-	trace_on();
+	probes_on();
 	post_send(&stage.a, &wr);
 	ok = cq_expect(stage.a.send_cq, SEND_ID, IBV_WC_SUCCESS) &&
 	     cq_expect(stage.b.recv_cq, RECEIVE_ID, IBV_WC_SUCCESS);
@@ -371,7 +264,7 @@ static bool by_owner(unsigned int count)
 
 	stage_open(&stage, count);
 	wr.invalidate_rkey = stage.key;
-	trace_on();
+	probes_on();
 	post_send(&stage.b, &wr);
 	return ends_unlocked(&stage, cq_expect(stage.b.send_cq, SEND_ID,
 					       IBV_WC_SUCCESS));
@@ -406,7 +299,7 @@ static bool is_had_unlocked(void)
 	bool ok;
 
 	stage_open(&stage, 0);
-	trace_on();
+	probes_on();
 	err = import(&stage.a, stage.key, &req);
 	ok = trace_off(&seen) &&
 	     check(!err, "MIC_IOC_IMPORT: %s", strerror(err)) &&
@@ -436,7 +329,7 @@ static bool is_refused_unlocked(void)
 		err = import(&stage.a, stage.key, &req);
 	ok = check(!err, "window %u: %s", i, strerror(err));
 	windows_fd = empty;
-	trace_on();
+	probes_on();
 	err = import(&stage.a, stage.key, &req);
 	ok = trace_off(&seen) && ok &&
 	     check(err == ENOSPC, "one more gives %s", strerror(err)) &&
@@ -466,7 +359,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	bool there = trace_open();
+	bool there = probes_open(probes, COUNT(probes), LEAST_PROBES);
 	unsigned int i;
 
 	setup_open(&setup, &argc, argv, PAGE_BYTES);
@@ -475,9 +368,7 @@ int main(int argc, char **argv)
 	memory.addr = memory.map; /* whole pages */
 	region_register(&memory, setup.b_dev.pd,
 			ACCESS_ALL | IBV_ACCESS_MW_BIND);
-	windows_fd = windows_file();
-	states = map_file(MIC_WINDOW_STATES, MIC_WINDOW_SLOTS * sizeof(*states),
-			  PROT_READ);
+	windows_file_open();
 	for (i = 0; i < COUNT(cases); i++)
 		if (there)
 			tap_ok(cases[i].is_so(), "%s", cases[i].name);
@@ -485,7 +376,7 @@ int main(int argc, char **argv)
 			tap_skip("this kernel has no kprobe events", "%s",
 				 cases[i].name);
 	if (there)
-		trace_close();
+		probes_close();
 	close(windows_fd);
 	region_destroy(&memory);
 	setup_close(&setup);

@@ -299,7 +299,9 @@ static int hold(struct scif_endpoint *ep, uint16_t port)
 		if (ep->port <= SCIF_PORT_RSVD && !port) {
 			errno = EADDRINUSE; /* Not one that may be chosen. */
 		} else if (knows_device(ep->holder)) {
+			pthread_mutex_lock(&scif_process.cm_lock);
 			ep->holder->context = ep;
+			pthread_mutex_unlock(&scif_process.cm_lock);
 			return 0;
 		}
 	}

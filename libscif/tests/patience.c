@@ -30,7 +30,6 @@ enum {
 	MUCH = 12 << 20,
 	RELEASE = 5,
 	SILENT = 3,
-	LONG_MS = 12000,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE
 };
 
@@ -222,7 +221,6 @@ static bool meets_no_mapping(int listener)
 static bool meets_change(int listener)
 {
 	uint8_t *mem = fresh_pages(MUCH);
-	uint64_t began, took;
 	int epd;
 	bool ok;
 
@@ -233,12 +231,9 @@ static bool meets_change(int listener)
 		      "register") &&
 	     let_go() && is_told(told[0], 'y');
 	sleep_ms(300 * slowness());
-	began = now_ms();
-	ok = ok && succeeds(scif_unregister(epd, 0, MUCH), 0, "unregister");
-	took = now_ms() - began;
-	ok = check(took < 3000ULL * slowness(), "it takes %llu ms",
-		   (unsigned long long)took) &&
-	     check(!(scif_poll_now(epd) & POLLHUP), "it is disconnected") && ok;
+	ok = ok && succeeds(scif_unregister(epd, 0, MUCH), 0, "unregister") &&
+	     check(!(scif_poll_now(epd) & POLLHUP), "it is disconnected");
+	/* it is still at it, or says that it was not let go */
 	ok = let_go() && is_told(told[0], 'y') && ok;
 	scif_close(epd);
 	munmap(mem, MUCH);
@@ -256,7 +251,6 @@ static bool meets_no_reply(int listener)
 	const struct itimerval often = { { 0, 200000 }, { 0, 200000 } };
 	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
 	struct sigaction action = { .sa_handler = nothing };
-	uint64_t began, took;
 	struct scif_port_id from;
 	int epd;
 	bool ok;
@@ -264,12 +258,8 @@ static bool meets_no_reply(int listener)
 	if (!let_go() || !is_told(told[0], 'y') || !shows(listener, POLLIN))
 		return false;
 	sleep_ms(500 * slowness()); /* all of them are there */
-	began = now_ms();
-	ok = fails(scif_accept(listener, &from, &epd, 0), EAGAIN, "accept");
-	took = now_ms() - began;
-	ok = check(took < LONG_MS, "it takes %llu ms",
-		   (unsigned long long)took) &&
-	     check(poll_now(listener) & POLLIN, "nobody waits") && ok;
+	ok = fails(scif_accept(listener, &from, &epd, 0), EAGAIN, "accept") &&
+	     check(poll_now(listener) & POLLIN, "nobody waits");
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	ok = fails(scif_accept(listener, &from, &epd, SCIF_ACCEPT_SYNC), EINTR,

@@ -5,25 +5,17 @@
  * for the other. Which ones they take probes of the kernel's functions for locks tell.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "probes.h"
 #include "setup.h"
 #include "tap.h"
-#include "text.h"
 #include "work.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define TRACING "/sys/kernel/tracing"
-#define INSTANCE TRACING "/instances/locks"
-#define PROBES TRACING "/kprobe_events"
-#define GROUP "mic_locks"
-#define ENABLE INSTANCE "/events/" GROUP "/enable"
 
 #define REGION_BYTES (1UL << 16)
 #define LARGE_BYTES 40000U
@@ -56,89 +48,38 @@ struct locks {
 /* --- the trace ---------------------------------------------------------------- */
 
 /* Those that a kernel has depend on its configuration. */
-static const char *const functions[] = {
-	"mutex_lock",
-	"mutex_lock_nested",
-	"mutex_lock_interruptible",
-	"mutex_lock_interruptible_nested",
-	"mutex_lock_killable",
-	"mutex_lock_killable_nested",
-	"mutex_trylock",
-	"down_read",
-	"down_read_trylock",
-	"down_write",
-	"down_write_trylock",
-	"_raw_spin_lock",
-	"_raw_spin_lock_bh",
-	"_raw_spin_lock_irq",
-	"_raw_spin_lock_irqsave",
-	"_raw_spin_trylock",
-	"_raw_read_lock",
-	"_raw_write_lock",
+#define PROBE(function)                                                        \
+	{                                                                      \
+		function, function                                             \
+	}
+
+static const struct probe functions[] = {
+	PROBE("mutex_lock"),
+	PROBE("mutex_lock_nested"),
+	PROBE("mutex_lock_interruptible"),
+	PROBE("mutex_lock_interruptible_nested"),
+	PROBE("mutex_lock_killable"),
+	PROBE("mutex_lock_killable_nested"),
+	PROBE("mutex_trylock"),
+	PROBE("down_read"),
+	PROBE("down_read_trylock"),
+	PROBE("down_write"),
+	PROBE("down_write_trylock"),
+	PROBE("_raw_spin_lock"),
+	PROBE("_raw_spin_lock_bh"),
+	PROBE("_raw_spin_lock_irq"),
+	PROBE("_raw_spin_lock_irqsave"),
+	PROBE("_raw_spin_trylock"),
+	PROBE("_raw_read_lock"),
+	PROBE("_raw_write_lock"),
 };
-
-/* Does the kernel have it? */
-static bool change_probes(const char *line)
-{
-	int fd = open(PROBES, O_WRONLY | O_APPEND | O_CLOEXEC);
-	bool ok;
-
-	if (fd < 0)
-		bail(PROBES ": %s", strerror(errno));
-	ok = write(fd, line, strlen(line)) == (ssize_t)strlen(line);
-	close(fd);
-	return ok;
-}
-
-static void add_probes(void)
-{
-	unsigned int i, count = 0;
-	char line[256];
-
-	for (i = 0; i < COUNT(functions); i++) {
-		snprintf(line, sizeof(line),
-			 "p:" GROUP
-			 "/%s %s lock=$arg1:x64 caller=$stack0:symbol\n",
-			 functions[i], functions[i]);
-		count += change_probes(line);
-	}
-	if (count < LEAST_PROBES)
-		bail("only %u functions for locks are found", count);
-}
-
-static void remove_probes(void)
-{
-	char line[128];
-	unsigned int i;
-
-	for (i = 0; i < COUNT(functions); i++) {
-		snprintf(line, sizeof(line), "-:" GROUP "/%s\n", functions[i]);
-		change_probes(line);
-	}
-}
 
 static bool trace_open(void)
 {
-	char pid[32];
-
-	if (access(TRACING "/instances", F_OK) &&
-	    mount("tracefs", TRACING, "tracefs", 0, NULL))
-		bail("cannot mount tracefs: %s", strerror(errno));
-	if (access(PROBES, F_OK))
+	if (!probes_open(functions, COUNT(functions), LEAST_PROBES))
 		return false;
-	add_probes();
-	if (mkdir(INSTANCE, 0700) && errno != EEXIST)
-		bail(INSTANCE ": %s", strerror(errno));
-	write_file(INSTANCE "/buffer_size_kb", "4096");
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	write_file(INSTANCE "/set_event_pid", pid);
+	probes_of_this_process();
 	return true;
-}
-
-static void trace_close(void)
-{
-	tap_must(!rmdir(INSTANCE), INSTANCE ": %s", strerror(errno));
-	remove_probes();
 }
 
 static bool has_lock(const struct locks *locks, const char *address)
@@ -157,9 +98,9 @@ static bool is_of_modules(const char *caller)
 	       strstr(caller, "[mic_ivshmem]");
 }
 
-/* "... lock=ADDRESS caller=FUNCTION+OFFSET [MODULE]" */
-static void add_line(struct locks *locks, const char *line)
+static void add_line(void *to, const char *line)
 {
+	struct locks *locks = to;
 	const char *at = strstr(line, " lock=");
 	struct lock lock;
 
@@ -171,36 +112,6 @@ static void add_line(struct locks *locks, const char *line)
 	if (locks->count == MOST_LOCKS)
 		bail("more than %d locks", MOST_LOCKS);
 	locks->lock[locks->count++] = lock;
-}
-
-static void trace_on(void)
-{
-	write_file(INSTANCE "/trace", "");
-	write_file(ENABLE, "1");
-}
-
-/* False if not all of it fitted into the buffer. */
-static bool trace_off(struct locks *locks)
-{
-	unsigned long there, written;
-	char *text, *rest, *line;
-	bool whole = false;
-
-	write_file(ENABLE, "0");
-	text = text_of_file(INSTANCE "/trace");
-	if (!text)
-		bail(INSTANCE "/trace: %s", strerror(errno));
-	locks->count = 0;
-	rest = text;
-	while ((line = next_line(&rest))) {
-		if (sscanf(line, "# entries-in-buffer/entries-written: %lu/%lu",
-			   &there, &written) == 2)
-			whole = there == written;
-		else if (*line != '#')
-			add_line(locks, line);
-	}
-	free(text);
-	return check(whole, "events are lost");
 }
 
 /* --- traffic ------------------------------------------------------------------ */
@@ -321,10 +232,11 @@ static bool trace_lane(struct lane *lane, enum ibv_qp_type type,
 	int round;
 	bool ok = true;
 
-	trace_on();
+	locks->count = 0;
+	probes_on();
 	for (round = 0; round < ROUNDS; round++)
 		ok = send_all(lane, type) && ok;
-	return trace_off(locks) && ok;
+	return probes_off(add_line, locks) && ok;
 }
 
 /* -------------------------------------------------------------------------------- */
@@ -392,6 +304,6 @@ int main(int argc, char **argv)
 				 "%s: two connections share no lock",
 				 types[i].name);
 	if (there)
-		trace_close();
+		probes_close();
 	return tap_end();
 }
