@@ -11,7 +11,7 @@
 #include <linux/ktime.h>
 #include <linux/module.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_ACK_DELAY_US_MAX	1000
 

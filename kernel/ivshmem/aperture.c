@@ -14,7 +14,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_APERTURES		16
 
@@ -174,7 +174,7 @@ static void mic_aperture_close(struct mic_path *path,
 	for (i = 0; i < MIC_REGION_BEACONS; i++)
 		if (path->range[i].aperture == ap)
 			path->range[i].aperture = NULL;
-	mic_share_take_away(path, ap->phys, ap->phys + ap->size);
+	mic_lease_take_away(path, ap->phys, ap->phys + ap->size);
 }
 
 /**

@@ -14,7 +14,7 @@
 #include <linux/mm.h>
 #include <linux/random.h>
 
-#include "ivs.h"
+#include "path.h"
 
 static struct page *mic_beacon[MIC_REGION_BEACONS];
 static u8 mic_beacon_id[16];

@@ -7,7 +7,7 @@
 #include <linux/netdevice.h>
 #include <linux/sched/signal.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_TEST_MS	2000
 #define MIC_TEST_CLOCK_MS	1000

@@ -9,7 +9,7 @@
 #include <linux/pm.h>
 #include <linux/slab.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_IVS_POSITION	0x08	/* this device's own number */
 #define MIC_IVS_DOORBELL	0x0c	/* number << 16 | vector */
@@ -79,7 +79,7 @@ static void mic_ivs_begin_term(struct mic_ivs *ivs)
 
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (ivs->path[i])
-			mic_share_inherit(ivs->path[i]);
+			mic_grant_inherit(ivs->path[i]);
 	/* what is inherited, then the term */
 	smp_store_release(&ivs->term, ++ivs->terms);
 	for (i = 0; i < ivs->geo.nodes; i++)

@@ -17,7 +17,7 @@
 
 #include <mic/compat.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_NET_MTU		65520
 #define MIC_NET_FRAME_MAX	(SZ_64K + VLAN_ETH_HLEN)

@@ -15,7 +15,7 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 
-#include "ivs.h"
+#include "path.h"
 
 /**
  * mic_path_wake - have the thread look at what there is

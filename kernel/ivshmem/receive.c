@@ -24,7 +24,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/stat.h>
 
-#include "ivs.h"
+#include "path.h"
 
 /* What is received in one go from a lane, before others get their turn. */
 #define MIC_PATH_BATCH		64

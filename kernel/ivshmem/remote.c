@@ -9,7 +9,7 @@
 #include <linux/jiffies.h>
 #include <linux/random.h>
 
-#include "ivs.h"
+#include "path.h"
 
 /* Records of the largest segment the engine hands over, and room for them. */
 #define MIC_SEGMENT_MAX		(256 << 10)
@@ -282,7 +282,7 @@ static bool mic_remote_cancel(struct mic_node *node, struct mic_op *op)
 const struct mic_node_ops mic_remote_ops = {
 	.submit = mic_remote_submit,
 	.cancel = mic_remote_cancel,
-	.attach = mic_share_attach,
+	.attach = mic_lease_attach,
 	.poll = mic_path_poll,
 };
 
@@ -397,7 +397,7 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 	spin_lock(&path->lock);
 	p = mic_pending_find(path, rec->tag);
 	if (!p) {
-		mic_share_disown(path, &map);
+		mic_lease_disown(path, &map);
 		goto unlock;
 	}
 	if (rec->payload &&

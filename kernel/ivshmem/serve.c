@@ -6,7 +6,7 @@
  */
 #include <linux/sizes.h>
 
-#include "ivs.h"
+#include "path.h"
 
 #define MIC_QPN_MASK	0xffffff
 #define MIC_LENGTH_MAX	SZ_1G
@@ -120,7 +120,7 @@ static int mic_serve_grant(struct mic_op *op, struct mic_grant *grant,
 		n = list->n;
 		memcpy(served->extents, list->at, n * sizeof(*list->at));
 	}
-	err = mic_share_grant(served->path, grant, &served->map);
+	err = mic_grant_open(served->path, grant, &served->map);
 	if (!err)
 		served->nextents = n;
 	return err;

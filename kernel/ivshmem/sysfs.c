@@ -4,7 +4,7 @@
  */
 #include <linux/sysfs.h>
 
-#include "ivs.h"
+#include "path.h"
 
 static ssize_t node_show(struct device *dev, struct device_attribute *attr,
 			 char *buf)
