@@ -69,6 +69,9 @@ int mic_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			  attr->flags, ERR_PTR(err));
 		return err;
 	}
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (uctx && udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->ncq, MIC_MAX_CQ);
@@ -203,6 +206,9 @@ int mic_resize_cq(struct ib_cq *ibcq, int cqe, struct ib_udata *udata)
 
 	if (!uctx)
 		return -EOPNOTSUPP;
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
 	if (cqe < 1 || cqe > MIC_MAX_CQE)

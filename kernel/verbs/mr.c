@@ -13,6 +13,7 @@
 #include "dev.h"
 #include "mr.h"
 #include "odp.h"
+#include "uctx.h"
 
 /**
  * mic_mr_create - make a region with a key that nobody can find yet
@@ -168,6 +169,9 @@ static int mic_reg_mr_cmd(struct ib_udata *udata, struct mic_reg_mr_cmd *cmd)
 		return 0;
 	if (udata->inlen < sizeof(*cmd))
 		return -EINVAL;
+	err = mic_udata_check(udata, sizeof(*cmd));
+	if (err)
+		return err;
 	err = ib_copy_from_udata(cmd, udata, sizeof(*cmd));
 	if (err)
 		return err;

@@ -6,6 +6,7 @@
 
 #include "dev.h"
 #include "mw.h"
+#include "uctx.h"
 
 int mic_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
@@ -14,6 +15,9 @@ int mic_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	struct mic_mw_state *state;
 	int err;
 
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	err = mic_limit_get(&dev->nmw, MIC_MAX_MW);
 	if (err)
 		return err;

@@ -9,6 +9,7 @@
 #include "ah.h"
 #include "dev.h"
 #include "qp.h"
+#include "uctx.h"
 #include "windows.h"
 
 static int mic_qp_check_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,
@@ -240,6 +241,9 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 
 	mutex_lock(&qp->modify_lock);
 	mic_qp_flush_sqe(qp, attr, mask);

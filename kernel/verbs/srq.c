@@ -53,6 +53,9 @@ int mic_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 			  ERR_PTR(err));
 		return err;
 	}
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (uctx && udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->nsrq, MIC_MAX_SRQ);
@@ -210,6 +213,9 @@ static int mic_srq_resize(struct mic_srq *srq, u32 max_wr,
 		return -EOPNOTSUPP;	/* a kernel consumer posts meanwhile */
 	if (udata->inlen < sizeof(cmd))
 		return -EINVAL;
+	err = mic_udata_check(udata, sizeof(cmd));
+	if (err)
+		return err;
 	err = ib_copy_from_udata(&cmd, udata, sizeof(cmd));
 	if (err)
 		return err;

@@ -101,31 +101,32 @@ static long mic_doorbell_poll(struct mic_doorbell *db)
 	return !!mic_busy_poll(&db->busy);
 }
 
-static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
-			       unsigned long arg)
+static void mic_doorbell_ring(struct mic_qp *qp, bool later)
 {
-	struct mic_doorbell *db = file->private_data;
+	trace_mic_doorbell(qp);
+	mic_count(qp->dev, MIC_CNT_DOORBELL);
+	mic_poll_add(qp);
+	if (later)
+		mic_qp_kick_deferred(qp);
+	else
+		mic_qp_kick(qp);
+}
+
+/* What names a queue pair. */
+static long mic_doorbell_call(struct mic_doorbell *db, unsigned int cmd,
+			      unsigned long qpn)
+{
 	struct mic_qp *qp;
-	long err = 0;
 
-	if (cmd == MIC_IOC_WINDOWS)
-		return mic_windows_open(db);
-	if (cmd == MIC_IOC_POLL)
-		return mic_doorbell_poll(db);
-
-	qp = mic_doorbell_qp(db, arg);
+	if (qpn > U32_MAX)
+		return -ENOENT;
+	qp = mic_doorbell_qp(db, qpn);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
 	switch (cmd) {
 	case MIC_IOC_DOORBELL:
 	case MIC_IOC_DOORBELL_LATER:
-		trace_mic_doorbell(qp);
-		mic_count(qp->dev, MIC_CNT_DOORBELL);
-		mic_poll_add(qp);
-		if (cmd == MIC_IOC_DOORBELL)
-			mic_qp_kick(qp);
-		else
-			mic_qp_kick_deferred(qp);
+		mic_doorbell_ring(qp, cmd == MIC_IOC_DOORBELL_LATER);
 		break;
 	case MIC_IOC_CQ_EVENT:
 		mic_cq_notify(qp->send_cq);
@@ -133,12 +134,29 @@ static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
 	case MIC_IOC_CQ_OVERRUN:
 		mic_cq_overrun(qp->send_cq);
 		break;
-	default:
-		err = -ENOTTY;
-		break;
 	}
 	mic_qp_put(qp);
-	return err;
+	return 0;
+}
+
+static long mic_doorbell_ioctl(struct file *file, unsigned int cmd,
+			       unsigned long arg)
+{
+	struct mic_doorbell *db = file->private_data;
+
+	switch (cmd) {
+	case MIC_IOC_WINDOWS:
+		return mic_windows_open(db);
+	case MIC_IOC_POLL:
+		return mic_doorbell_poll(db);
+	case MIC_IOC_DOORBELL:
+	case MIC_IOC_DOORBELL_LATER:
+	case MIC_IOC_CQ_EVENT:
+	case MIC_IOC_CQ_OVERRUN:
+		return mic_doorbell_call(db, cmd, arg);
+	default:
+		return -ENOTTY;
+	}
 }
 
 /* What is split, moved, or a child's, is one area more. */
@@ -269,6 +287,21 @@ void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf)
 	mutex_unlock(&uctx->db->lock);
 }
 
+/**
+ * mic_udata_check - refuse what a newer libmic asks for that this kernel does not know
+ * @udata: of a command; NULL for a kernel consumer
+ * @known: bytes of its input that have a meaning
+ *
+ * Return: 0, or -EOPNOTSUPP if there is something else than zeros behind them.
+ */
+int mic_udata_check(struct ib_udata *udata, size_t known)
+{
+	if (!udata || udata->inlen <= known ||
+	    ib_is_udata_cleared(udata, known, udata->inlen - known))
+		return 0;
+	return -EOPNOTSUPP;
+}
+
 int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 {
 	struct mic_uctx *uctx = to_mic_uctx(ibuctx);
@@ -277,6 +310,9 @@ int mic_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	struct file *file;
 	int err;
 
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (udata->outlen < sizeof(resp))
 		return -EINVAL;
 

@@ -32,6 +32,7 @@ static inline struct mic_uctx *to_mic_uctx(struct ib_ucontext *ibuctx)
 }
 
 struct mic_uctx *mic_udata_uctx(struct ib_udata *udata);
+int mic_udata_check(struct ib_udata *udata, size_t known);
 struct mic_busy *mic_uctx_busy(struct mic_uctx *uctx);
 int mic_uctx_add_buf(struct mic_uctx *uctx, struct mic_buf *buf);
 void mic_uctx_del_buf(struct mic_uctx *uctx, struct mic_buf *buf);
