@@ -6,6 +6,7 @@
  * frees the handle at once. So what the engine reads is separate, and freed
  * after a grace period.
  */
+#include <linux/etherdevice.h>
 #include <linux/slab.h>
 #include <rdma/ib_cache.h>
 #include <rdma/mic-abi.h>
@@ -21,13 +22,15 @@
  * @pd: protection domain
  * @sgid_attr: the GID that it sends from, only to be compared, and unless @gone
  * @gone: the device has that GID no more
- * @addr: where it leads
+ * @smac: Ethernet address of that GID's netdev, as a number; may change
+ * @addr: where it leads, but for the source's Ethernet address
  */
 struct mic_av {
 	struct rcu_head rcu;
 	struct ib_pd *pd;
 	const struct ib_gid_attr *sgid_attr;
 	bool gone;
+	u64 smac;
 	struct mic_addr addr;
 };
 
@@ -76,12 +79,37 @@ static int mic_ah_alloc_handle(struct mic_dev *dev, struct mic_ah *ah,
 	return err < 0 ? err : 0;
 }
 
-/* ib_core takes the netdev off a GID, then says that it is gone: mic_ah_del_gid(). */
+/*
+ * ib_core marks a GID's entry, then says that it is gone: mic_ah_del_gid(). When the
+ * netdev is taken off it depends on the kernel's version.
+ */
 static void mic_av_watch(struct mic_av *av, const struct ib_gid_attr *attr)
 {
 	smp_mb();	/* the handle can be found, or its GID is seen to be gone */
-	if (!rcu_access_pointer(attr->ndev))
+	rcu_read_lock();
+	if (IS_ERR(rdma_read_gid_attr_ndev_rcu(attr)))
 		WRITE_ONCE(av->gone, true);
+	rcu_read_unlock();
+}
+
+/* Return: 0, or -ENODEV if the GID that it sends from is gone. */
+static int mic_av_init(struct mic_av *av, struct ib_pd *pd,
+		       const struct rdma_ah_attr *attr)
+{
+	const struct ib_gid_attr *sgid_attr = rdma_ah_read_grh(attr)->sgid_attr;
+	u8 smac[ETH_ALEN];
+	u16 vlan_id;
+	int err;
+
+	err = rdma_read_gid_l2_fields(sgid_attr, &vlan_id, smac);
+	if (err)
+		return err;
+	mic_addr_from_attr(&av->addr, attr);
+	av->addr.vlan_id = vlan_id;
+	av->smac = ether_addr_to_u64(smac);
+	av->sgid_attr = sgid_attr;
+	av->pd = pd;
+	return 0;
 }
 
 int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
@@ -96,6 +124,9 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 
 	if (!(rdma_ah_get_ah_flags(init->ah_attr) & IB_AH_GRH))
 		return -EINVAL;
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (udata && udata->outlen < sizeof(resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->nah, MIC_MAX_AH);
@@ -106,10 +137,9 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		err = -ENOMEM;
 		goto err_count;
 	}
-	ah->av->pd = ibah->pd;
-	ah->av->sgid_attr = rdma_ah_read_grh(init->ah_attr)->sgid_attr;
-	mic_addr_from_attr(&ah->av->addr, init->ah_attr);
-	err = mic_ah_alloc_handle(dev, ah, gfp);
+	err = mic_av_init(ah->av, ibah->pd, init->ah_attr);
+	if (!err)
+		err = mic_ah_alloc_handle(dev, ah, gfp);
 	if (err)
 		goto err_free;
 	mic_av_watch(ah->av, ah->av->sgid_attr);
@@ -191,9 +221,10 @@ void mic_ah_add_gid(const struct ib_gid_attr *attr)
 	struct mic_dev *dev = to_mic_dev(attr->device);
 	unsigned long handle;
 	struct mic_av *av;
+	u8 smac[ETH_ALEN];
 	u16 vlan_id;
 
-	if (rdma_read_gid_l2_fields(attr, &vlan_id, NULL))
+	if (rdma_read_gid_l2_fields(attr, &vlan_id, smac))
 		return;
 	rcu_read_lock();
 	xa_for_each(&dev->ahs, handle, av) {
@@ -201,6 +232,8 @@ void mic_ah_add_gid(const struct ib_gid_attr *attr)
 		    memcmp(&av->addr.sgid, &attr->gid, sizeof(attr->gid)))
 			continue;
 		av->sgid_attr = attr;
+		/* all GIDs go and come when the netdev gets another one */
+		WRITE_ONCE(av->smac, ether_addr_to_u64(smac));
 		WRITE_ONCE(av->gone, false);
 	}
 	rcu_read_unlock();
@@ -226,6 +259,7 @@ int mic_av_get(struct mic_dev *dev, u32 handle, const struct ib_pd *pd,
 	av = xa_load(&dev->ahs, handle);
 	if (av && (!pd || av->pd == pd)) {
 		*addr = av->addr;
+		u64_to_ether_addr(READ_ONCE(av->smac), addr->smac);
 		err = READ_ONCE(av->gone) ? -EADDRNOTAVAIL : 0;
 	}
 	rcu_read_unlock();
