@@ -172,7 +172,7 @@ enum mic_run mic_req_flush(struct mic_qp *qp, struct mic_budget *budget);
 enum mic_run mic_resp_flush(struct mic_qp *qp, struct mic_budget *budget);
 
 /* sges.c: scatter/gather lists */
-int mic_sges_init(struct mic_sges *sges, u32 max);
+int mic_sges_init(struct mic_sges *sges, u32 max, gfp_t gfp);
 void mic_sges_destroy(struct mic_sges *sges);
 enum ib_wc_status mic_sges_resolve(struct mic_sges *sges, struct mic_dev *dev,
 				   const struct ib_pd *pd, int access,

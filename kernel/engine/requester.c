@@ -17,6 +17,9 @@
 #include "engine.h"
 #include "trace.h"
 
+/* Until there may be memory again. */
+#define MIC_MEMORY_REST_NS	(5 * NSEC_PER_MSEC)
+
 /* IBA table 45: RNR NAK timer field, in units of 10 microseconds. */
 static const u32 mic_rnr_timer[32] = {
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
@@ -270,9 +273,13 @@ static enum mic_ack mic_req_submit(struct mic_qp *qp)
 	node = mic_req_node(qp);
 	if (!node)
 		return MIC_ACK_NONE;
-	if (mic_node_is_remote(node) && mic_qp_is_reliable(qp))
-		return mic_window_submit(qp, node) ? MIC_ACK_PENDING :
-						     MIC_ACK_NONE;
+	if (mic_node_is_remote(node) && mic_qp_is_reliable(qp)) {
+		if (mic_window_submit(qp, node))
+			return MIC_ACK_PENDING;
+		/* nothing was asked, so there is no answer that is missing */
+		mic_req_rest(&qp->req, MIC_MEMORY_REST_NS);
+		return MIC_ACK_AGAIN;
+	}
 	ack = mic_req_submit_to(qp, node);
 	if (mic_qp_is_ud(qp) && ack != MIC_ACK_PENDING)
 		mic_req_forget_node(qp);

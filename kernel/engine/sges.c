@@ -4,8 +4,6 @@
  */
 #include <linux/slab.h>
 
-#include <mic/gfp.h>
-
 #include "../verbs/dev.h"
 #include "../verbs/mr.h"
 #include "../verbs/odp.h"
@@ -15,16 +13,17 @@
  * mic_sges_init - make room for lists of a length
  * @sges: zeroed
  * @max: elements; there is room for one even if it is 0
+ * @gfp: how to allocate it
  *
  * Return: 0 or -ENOMEM.
  */
-int mic_sges_init(struct mic_sges *sges, u32 max)
+int mic_sges_init(struct mic_sges *sges, u32 max, gfp_t gfp)
 {
 	u32 n = max(max, 1U);
 
 	/* in one piece: short lists are then in one cache line */
 	sges->sge = kcalloc(n, sizeof(*sges->sge) + sizeof(*sges->seg) +
-			       sizeof(*sges->mkey), mic_gfp() | __GFP_ACCOUNT);
+			       sizeof(*sges->mkey), gfp);
 	if (!sges->sge)
 		return -ENOMEM;
 	sges->seg = (struct mic_seg *)(sges->sge + n);

@@ -146,7 +146,7 @@ static bool mic_window_alloc(struct mic_qp *qp, struct mic_flight *flight)
 	if (!mic_brings_back(&req->op) || flight->sges.sge)
 		return true;
 	before = set_active_memcg(qp->memcg);
-	err = mic_sges_init(&flight->sges, req->sges.max);
+	err = mic_sges_init(&flight->sges, req->sges.max, mic_qp_gfp(qp));
 	set_active_memcg(before);
 	return !err;
 }

@@ -70,13 +70,25 @@ void mic_qp_put(struct mic_qp *qp)
 }
 
 /**
+ * mic_qp_gfp - how to allocate what a QP keeps, while it is used
+ * @qp: queue pair
+ *
+ * Of a user's queue pair that is charged to who made it, by set_active_memcg(): the
+ * worker may be at it, or another program that polls. Threads that work for all do not
+ * wait for memory of one, whose control group may be made to wait for itself. A kernel
+ * consumer has none, and the storage behind it may be what the memory is in use for.
+ *
+ * Return: flags.
+ */
+gfp_t mic_qp_gfp(const struct mic_qp *qp)
+{
+	return qp->user ? mic_gfp() | __GFP_ACCOUNT : GFP_NOIO | __GFP_NOWARN;
+}
+
+/**
  * mic_qp_zalloc - memory that a QP keeps, allocated while it is used
  * @qp: queue pair
  * @size: bytes
- *
- * Of a user's queue pair that is charged to who made it: the worker may be at it, or
- * another program that polls. Threads that work for all do not wait for memory of
- * one, whose control group may be made to wait for itself.
  *
  * Context: process context, may sleep.
  * Return: zeroed memory, or NULL.
@@ -86,8 +98,7 @@ void *mic_qp_zalloc(const struct mic_qp *qp, size_t size)
 	struct mem_cgroup *before = set_active_memcg(qp->memcg);
 	void *memory;
 
-	memory = kzalloc(size, mic_gfp() |
-			       (qp->user ? __GFP_ACCOUNT : 0));
+	memory = kzalloc(size, mic_qp_gfp(qp));
 	set_active_memcg(before);
 	return memory;
 }
@@ -305,6 +316,9 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 			  init->cap.max_inline_data, ERR_PTR(err));
 		return err;
 	}
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	if (udata && udata->outlen < sizeof(struct mic_create_qp_resp))
 		return -EINVAL;
 	err = mic_limit_get(&dev->nqp, MIC_MAX_QP);
@@ -323,9 +337,11 @@ int mic_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (qp->type != IB_QPT_XRC_TGT)
 		qp->uctx = mic_udata_uctx(udata);
 
-	err = mic_sges_init(&qp->req.sges, qp->cap.max_send_sge);
+	err = mic_sges_init(&qp->req.sges, qp->cap.max_send_sge,
+			    GFP_KERNEL_ACCOUNT);
 	if (!err)
-		err = mic_sges_init(&qp->resp.sges, mic_qp_recv_sge(qp));
+		err = mic_sges_init(&qp->resp.sges, mic_qp_recv_sge(qp),
+				    GFP_KERNEL_ACCOUNT);
 	if (err)
 		goto err_free;
 	err = mic_qp_buf_create(qp);

@@ -353,6 +353,7 @@ struct mic_qp *mic_qp_get(struct mic_dev *dev, u32 qpn);
 struct mic_qp *mic_qp_get_listed(struct ib_qp *ibqp);
 void mic_qp_put(struct mic_qp *qp);
 void mic_qp_forget(struct mic_qp *qp);
+gfp_t mic_qp_gfp(const struct mic_qp *qp);
 void *mic_qp_zalloc(const struct mic_qp *qp, size_t size);
 void mic_qp_event(struct mic_qp *qp, enum ib_event_type type);
 
