@@ -195,8 +195,8 @@ static bool mic_mcast_is_on(const struct net_device *ndev,
 }
 
 /*
- * To the nodes of this kernel with members of the group, in the netns of @ndev; to
- * those on @below only, unless that is NULL.
+ * To the nodes of this kernel with members of the group that hear @ndev: those in its
+ * network namespace, or if @below is not NULL those that stand on that, wherever.
  */
 static void mic_mcast_submit_here(struct mic_op *op,
 				  const struct net_device *ndev,
@@ -207,10 +207,10 @@ static void mic_mcast_submit_here(struct mic_op *op,
 
 	hlist_for_each_entry_srcu(mcast, mic_mcasts_of(mgid), entry,
 				  srcu_read_lock_held(&mic_mcasts_srcu)) {
-		if (memcmp(&mcast->mgid, mgid, sizeof(*mgid)) ||
-		    !net_eq(dev_net(mcast->ndev), dev_net(ndev)))
+		if (memcmp(&mcast->mgid, mgid, sizeof(*mgid)))
 			continue;
-		if (!below || mic_mcast_is_on(mcast->ndev, below))
+		if (below ? mic_mcast_is_on(mcast->ndev, below) :
+			    net_eq(dev_net(mcast->ndev), dev_net(ndev)))
 			mic_node_submit(mcast->node, op);
 	}
 }
