@@ -14,6 +14,9 @@
 #include <mic/share.h>
 #include <mic/window.h>
 
+/* Pieces that are looked at for a list: 4 GiB of pages. */
+#define MIC_EXTENTS_STEPS	(1U << 20)
+
 static struct mic_extents *mic_extents_alloc(u32 n)
 {
 	struct mic_extents *list;
@@ -34,17 +37,24 @@ void mic_extents_free(struct mic_extents *list)
 }
 EXPORT_SYMBOL_GPL(mic_extents_free);
 
-/* Fill in a list, if there is one. Return: how many extents it takes. */
+/*
+ * Fill in a list, if there is one. The steps are bounded, and not only the extents:
+ * pieces of 4 KiB that follow one another are one extent, and the other machine asks.
+ *
+ * Return: how many extents it takes; more than MIC_EXTENTS_MAX is too much.
+ */
 static u32 mic_extents_walk(const struct mic_window *win, u64 off, u64 bytes,
 			    struct mic_extents *list)
 {
 	struct mic_extent last = {};
-	u32 n = 0;
+	u32 steps = 0, n = 0;
 
 	while (bytes && n <= MIC_EXTENTS_MAX) {
 		size_t len = min_t(u64, bytes, SZ_1G);
 		u64 addr = virt_to_phys(mic_window_at(win, off, &len));
 
+		if (++steps > MIC_EXTENTS_STEPS)
+			return MIC_EXTENTS_MAX + 1;
 		if (n && addr == last.addr + last.length) {
 			last.length += len;
 		} else {
