@@ -227,30 +227,6 @@ static bool connect_disconnected(void)
 	return ok;
 }
 
-/* A listener at the peer; its port. */
-static uint16_t peer_listen(int *listener, int backlog)
-{
-	struct peer_call call = { .op = PEER_BIND };
-	uint16_t port;
-
-	*listener = peer_op_epd(PEER_OPEN, -1);
-	call.epd = *listener;
-	port = peer_do(&call);
-	call.op = PEER_LISTEN;
-	call.flags = backlog;
-	peer_do(&call);
-	return port;
-}
-
-static int peer_accept(int listener)
-{
-	struct peer_call call = { .op = PEER_ACCEPT,
-				  .epd = listener,
-				  .flags = SCIF_ACCEPT_SYNC };
-
-	return peer_do(&call);
-}
-
 static bool connect_refused(void)
 {
 	struct scif_port_id port = { peer_node, NO_PORT };

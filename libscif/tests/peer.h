@@ -96,6 +96,9 @@ int64_t peer_perform(struct peer_call *call, uint8_t *arena);
 int peer_op_epd(enum peer_op op, int epd);
 int peer_send(int epd, const void *bytes, int length, int flags);
 int peer_recv(int epd, void *bytes, int length, int flags);
+/* A listener at the peer; its port. And who waits there, or comes. */
+uint16_t peer_listen(int *listener, int backlog);
+int peer_accept(int listener);
 
 /*
  * A connection: *@own is this process's end and *@other the peer's, which
