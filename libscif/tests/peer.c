@@ -142,14 +142,24 @@ void peer_stop(void)
 		waitpid(peer->pid, NULL, WUNTRACED);
 		return;
 	}
-	/* on another machine it does it itself, and tells nobody */
+	/* on another machine it does it itself, and says so when it goes on */
 	peer_begin(&call);
 	sleep_ms(200);
 }
 
 void peer_continue(void)
 {
-	kill(current()->pid, SIGCONT);
+	struct peer_call call = { .op = PEER_STOP };
+	struct peer *peer = current();
+
+	if (peer->pid) {
+		kill(peer->pid, SIGCONT);
+		return;
+	}
+	/* scif_peer does it, when there is a byte that the peer does not read */
+	if (send(peer->socket, "", 1, MSG_OOB | MSG_NOSIGNAL) != 1)
+		bail("the peer does not listen: %s", strerror(errno));
+	peer_finish(&call);
 }
 
 void peer_begin(const struct peer_call *call)

@@ -76,7 +76,7 @@ void peer_start(void);
 void peer_end(void);
 /* Kill it; another one takes the next call. */
 void peer_kill(void);
-/* It does not get any further; on another machine, it can only be killed. */
+/* It does not get any further. */
 void peer_stop(void);
 void peer_continue(void);
 

@@ -34,22 +34,36 @@ static pid_t start_peer(int socket)
 	_exit(1);
 }
 
+/* A byte for this process: the peer may have stopped, and shall go on. */
+static void wake(int socket, pid_t peer)
+{
+	char byte;
+
+	if (recv(socket, &byte, 1, MSG_OOB) == 1)
+		kill(peer, SIGCONT);
+}
+
 /*
- * The peer may be in a call that does not return: look after it. When it ends, the
- * connection does, too.
+ * The peer may be in a call that does not return, or stopped: look after it. When it
+ * ends, the connection does, too.
  */
 static void attend(int socket)
 {
 	pid_t peer = start_peer(socket);
 	struct pollfd pollfd[] = {
-		{ .fd = socket, .events = POLLRDHUP },
+		{ .fd = socket, .events = POLLRDHUP | POLLPRI },
 		{ .fd = syscall(SYS_pidfd_open, peer, 0), .events = POLLIN },
 	};
 
 	if (pollfd[1].fd < 0)
 		bail("pidfd_open: %s", strerror(errno));
-	while (poll(pollfd, 2, -1) < 0 && errno == EINTR)
-		;
+	while (!(pollfd[0].revents & (POLLRDHUP | POLLERR | POLLHUP)) &&
+	       !pollfd[1].revents) {
+		if (poll(pollfd, 2, -1) < 0)
+			continue;
+		if (pollfd[0].revents & POLLPRI)
+			wake(socket, peer);
+	}
 	kill(peer, SIGKILL);
 	waitpid(peer, NULL, 0);
 	_exit(0);
