@@ -205,6 +205,8 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 	bool interrupted = false;
 	scif_epd_t new;
 
+	if (flags & SCIF_ACCEPT_SYNC)
+		scif_signals_hold();
 	for (;;) {
 		pending = take(listener, epd);
 		if (!pending && scif_state(listener) == SCIF_CLOSED)

@@ -404,6 +404,7 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 		return ENODEV;
 	if (!dst->port)
 		return refuse_no_port(node, epd);
+	scif_signals_hold();
 	pthread_mutex_lock(&ep->lock);
 	state = scif_state(ep);
 	err = result(ep, epd);

@@ -50,6 +50,7 @@ enum scif_state {
 };
 
 struct micdv_window;
+struct pollfd;
 struct scif_direct;
 struct scif_region;
 
@@ -338,18 +339,27 @@ static inline int scif_disable_cancel(void)
 	return state;
 }
 
-static inline void scif_restore_cancel(const int *state)
+/* signals.c: no signal is forgotten that comes when a call has looked, and may sleep. */
+/* From now on, until the call returns, they come in scif_signals_poll() only. */
+void scif_signals_hold(void);
+void scif_signals_release(void);
+/* As poll(): EINTR also for one that has come before. */
+int scif_signals_poll(struct pollfd *fds, unsigned int count, int wait_ms);
+
+static inline void scif_leave_call(const int *state)
 {
+	scif_signals_release();
 	pthread_setcancelstate(*state, NULL);
 }
 
 /*
  * Until the function returns, its thread is not cancelled: it would leave locks and
- * turns behind. In every call that may sleep, or that uses rdma_cm or files.
+ * turns behind. In every call that may sleep, or that uses rdma_cm or files. Signals
+ * that the function has held back come when it returns.
  */
 #define SCIF_NO_CANCEL                                                         \
-	int cancel_state __attribute__((cleanup(scif_restore_cancel),          \
-					unused)) = scif_disable_cancel()
+	int cancel_state __attribute__((cleanup(scif_leave_call), unused)) =   \
+		scif_disable_cancel()
 
 /* Has this thread the capability, or is it root where that can't be told? */
 bool scif_has_capability(int capability);

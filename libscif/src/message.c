@@ -73,6 +73,8 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 				heat(ep);
 			return 0;
 		}
+		if (round == FAST_ROUNDS)
+			scif_signals_hold();
 		/* Emulated processors take long over a pause. */
 		if (round >= FAST_ROUNDS)
 			scif_pause();
@@ -100,6 +102,8 @@ static int take_turn(struct scif_endpoint *ep, scif_epd_t epd,
 
 	while (!err &&
 	       atomic_exchange_explicit(turn, true, memory_order_acquire)) {
+		if (block && round == SCIF_SPIN_ROUNDS)
+			scif_signals_hold();
 		if (round >= TURN_ROUNDS)
 			err = block ? scif_sleep(ep, epd, event) : EAGAIN;
 		scif_relax(round++);

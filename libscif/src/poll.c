@@ -125,7 +125,7 @@ static int sleep_on(struct pollfd *fds, unsigned int count, int wait,
 
 	pthread_cleanup_push(free, fds);
 	pthread_setcancelstate(cancel_state, NULL);
-	ret = poll(fds, count, wait);
+	ret = scif_signals_poll(fds, count, wait);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_cleanup_pop(0);
 	return ret;
@@ -137,10 +137,12 @@ static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
 	uint64_t end = timeout_ms < 0 ? UINT64_MAX : scif_now_ms() + timeout_ms;
 	int found, wait;
 
+	if (timeout_ms)
+		scif_signals_hold();
 	for (;;) {
 		found = look(epds, fds, count);
 		wait = found ? 0 : nap(scif_now_ms(), end);
-		if (sleep_on(fds, count, wait, cancel_state) < 0)
+		if (sleep_on(fds, count, wait, cancel_state) < 0 && !found)
 			return -1;
 		found += add_others(epds, fds, count);
 		if (found || !wait)

@@ -206,18 +206,18 @@ int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event)
 {
 	struct pollfd pollfd = { .fd = epd, .events = event };
 	unsigned int closes = atomic_load(&ep->closes);
-	int ret;
+	int err = 0;
 
 	atomic_fetch_add(&ep->sleepers, 1);
 	/* A close that did not see the sleeper was before this look. */
 	if (!scif_is_own(ep, epd))
-		ret = -EBADF;
-	else
-		ret = poll(&pollfd, 1, SCIF_SLEEP_MS) < 0 ? -errno : 0;
+		err = EBADF;
+	else if (scif_signals_poll(&pollfd, 1, SCIF_SLEEP_MS) < 0)
+		err = errno;
 	atomic_fetch_sub(&ep->sleepers, 1);
-	if (!ret && atomic_load(&ep->closes) != closes && !scif_is_own(ep, epd))
-		ret = -EBADF;
-	return -ret;
+	if (!err && atomic_load(&ep->closes) != closes && !scif_is_own(ep, epd))
+		err = EBADF;
+	return err;
 }
 
 /*

@@ -56,6 +56,7 @@ int main(int argc, char **argv)
 	run_all(connection_cases, argc, argv);
 	run_all(port_cases, argc, argv);
 	run_all(accept_cases, argc, argv);
+	run_all(waiting_cases, argc, argv);
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);
 	run_all(readiness_cases, argc, argv);
