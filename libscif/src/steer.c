@@ -10,10 +10,13 @@
  *
  * The user's end is never kept, so the last close() of it is seen at the
  * steer. To take back POLLIN or POLLOUT needs the user's end; only calls that
- * were given the descriptor can do that, and only they have to.
+ * were given the descriptor can do that, and only they have to. They use a number
+ * of their own for it: the one that they were given may become a stranger's at any
+ * moment.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,6 +93,7 @@ bool scif_is_own(struct scif_endpoint *ep, scif_epd_t epd)
 	       status.st_ino == ep->inode;
 }
 
+/* Who takes away a number that the library has told nobody yet may be too quick. */
 void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	if (scif_is_own(ep, epd))
@@ -111,17 +115,51 @@ static void raise_in(struct scif_steer *steer)
 		note_error(steer);
 }
 
+static void give_back(struct scif_endpoint *ep, scif_epd_t epd, int number)
+{
+	if (number >= 0 && number != epd)
+		close(number);
+	/* Who closes the endpoint waits for this, and looks then if it has ended. */
+	atomic_fetch_sub(&ep->sleepers, 1);
+}
+
+/*
+ * A number for the user's end that stays this one's until give_back(); -1 if @epd is a
+ * stranger's. Where the process may have no more numbers it is @epd itself, which was
+ * the endpoint's a moment ago.
+ */
+static int borrow(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	int number = -1;
+
+	atomic_fetch_add(&ep->sleepers, 1);
+	/* To close another number of a file of a stranger would end locks that it has. */
+	if (scif_is_own(ep, epd)) {
+		number = fcntl(epd, F_DUPFD_CLOEXEC, 0);
+		if (number < 0 && errno == EMFILE)
+			number = epd;
+	}
+	if (number >= 0 && scif_is_own(ep, number))
+		return number;
+	give_back(ep, epd, number);
+	return -1;
+}
+
 static void lower_in(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	struct scif_steer *steer = &ep->steer;
 	char bytes[16];
+	int number;
 
-	if (!steer->in || !scif_is_own(ep, epd))
+	if (!steer->in)
 		return;
-	while (recv(epd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0 &&
-	       scif_is_own(ep, epd))
+	number = borrow(ep, epd);
+	if (number < 0)
+		return;
+	while (recv(number, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
 		;
 	steer->in = false;
+	give_back(ep, epd, number);
 }
 
 static void raise_out(struct scif_steer *steer)
@@ -142,18 +180,23 @@ static void raise_out(struct scif_steer *steer)
 static void lower_out(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	static const char filler[FILLER];
-	struct pollfd pollfd = { .fd = epd, .events = POLLOUT };
+	struct pollfd pollfd = { .events = POLLOUT };
 	struct scif_steer *steer = &ep->steer;
 	int i;
 
-	if (!steer->out || epd < 0)
+	if (!steer->out)
 		return;
-	for (i = 0; i < FILLERS && scif_is_own(ep, epd); i++) {
+	pollfd.fd = borrow(ep, epd);
+	if (pollfd.fd < 0)
+		return;
+	for (i = 0; i < FILLERS; i++) {
 		if (poll(&pollfd, 1, 0) <= 0 || !(pollfd.revents & POLLOUT))
 			break;
-		send(epd, filler, sizeof(filler), MSG_DONTWAIT | MSG_NOSIGNAL);
+		send(pollfd.fd, filler, sizeof(filler),
+		     MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	steer->out = false;
+	give_back(ep, epd, pollfd.fd);
 }
 
 static void hang_up(struct scif_steer *steer)

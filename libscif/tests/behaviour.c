@@ -60,6 +60,7 @@ int main(int argc, char **argv)
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);
 	run_all(readiness_cases, argc, argv);
+	run_all(number_cases, argc, argv);
 	run_all(window_cases, argc, argv);
 	run_all(copy_cases, argc, argv);
 	run_all(order_cases, argc, argv);

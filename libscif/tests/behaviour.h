@@ -30,6 +30,7 @@ extern const struct behaviour closing_cases[];
 extern const struct behaviour device_cases[];
 extern const struct behaviour under_way_cases[];
 extern const struct behaviour waiting_cases[];
+extern const struct behaviour number_cases[];
 /* For devices whose memory others can map and watch. */
 extern const struct behaviour mapped_cases[];
 extern const struct behaviour watched_cases[];
