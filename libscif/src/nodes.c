@@ -197,7 +197,7 @@ static void add_entry(const char *entry)
 
 static bool read_environment(void)
 {
-	const char *value = getenv("SCIF_NODES");
+	const char *value = secure_getenv("SCIF_NODES");
 	char *copy, *entry, *rest;
 
 	if (!value || !*value)
@@ -244,7 +244,7 @@ static void own_device(struct scif_node *node,
 
 static void find_own(const struct local_address *list, unsigned int count)
 {
-	const char *value = getenv("SCIF_NODE");
+	const char *value = secure_getenv("SCIF_NODE");
 	unsigned int i, j;
 
 	for (i = 0; i < node_count; i++)
