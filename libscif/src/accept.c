@@ -102,13 +102,18 @@ static void put_back(struct scif_endpoint *listener,
 	pthread_mutex_unlock(&listener->lock);
 }
 
-/* What this side lacks, and what failed because the peer has gone. */
+/*
+ * What this side lacks, which the next one would not get either, and what failed because
+ * the peer has gone.
+ */
 static int accept_error(int err)
 {
 	switch (err) {
 	case ENOMEM:
 	case EAGAIN:
 	case EMFILE:
+	case ENFILE:
+	case ENOSPC:
 		return ENOMEM;
 	case EACCES: /* rdma_cm's, for who has other credentials than it knows */
 		return EACCES;

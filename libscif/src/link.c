@@ -128,6 +128,7 @@ static int set_timeout(struct scif_link *link)
 /* @owner is what events of the link's queues tell. 0 or an errno. */
 int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
 {
+	errno = 0;
 	link->id = id;
 	link->dev = scif_device_get(id->verbs);
 	if (!link->dev || set_timeout(link) || open_memory(link) ||

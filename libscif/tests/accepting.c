@@ -19,6 +19,7 @@
 #include "behaviour.h"
 #include "clock.h"
 #include "cm_events.h"
+#include "hooks.h"
 #include "peer.h"
 #include "process.h"
 #include "tap.h"
@@ -330,6 +331,41 @@ static bool out_of_memory(void)
 	return ok;
 }
 
+static int no_space(void)
+{
+	return ENOSPC;
+}
+
+/* The device has no room for one that was taken; the next one still waits. */
+static bool out_of_queues(void)
+{
+	struct peer_call call = { .op = PEER_CONNECT };
+	int listener = scif_open(), new = -1, others[2];
+	struct scif_port_id port;
+	bool ok;
+
+	call.port.node = own_node;
+	call.port.port = scif_bind(listener, 0);
+	scif_listen(listener, 2);
+	others[0] = peer_begins(call.port.port);
+	sleep_ms(300);
+	others[1] = peer_begins(call.port.port);
+	sleep_ms(300);
+	hook_next(HOOK_CREATE_CQ, no_space);
+	ok = fails(scif_accept(listener, &port, &new, SCIF_ACCEPT_SYNC), ENOMEM,
+		   "accept");
+	hook_next(HOOK_CREATE_CQ, NULL);
+	ok = check(poll_now(listener) & POLLIN, "nobody waits any more") &&
+	     succeeds(scif_accept(listener, &port, &new, 0), 0, "the next") &&
+	     ok;
+	call.epd = others[0];
+	ok = peer_fails(&call, ECONNREFUSED, "the first one's connect") && ok;
+	peer_op_epd(PEER_CLOSE, others[0]);
+	close_pair(new, others[1]);
+	scif_close(listener);
+	return ok;
+}
+
 /* One thread has other credentials than rdma_cm knows. */
 static void *accept_as_another(void *argument)
 {
@@ -456,6 +492,8 @@ const struct behaviour accept_cases[] = {
 	  gone_before_it_is_heard },
 	{ 21, "accept out of descriptors: EMFILE", out_of_descriptors },
 	{ 21, "accept out of memory: ENOMEM", out_of_memory },
+	{ 21, "accept without room in the device: ENOMEM, once",
+	  out_of_queues },
 	{ 21, "accept by a thread with other credentials: EACCES",
 	  another_thread },
 	{ 21, "accept by a process with other credentials: ENODEV",
