@@ -298,7 +298,7 @@ int scif_connect(scif_epd_t epd, struct scif_port_id *dst);
  * The new endpoint has the listener's port. O_NONBLOCK of @epd has no say. Who has asked
  * and does not complete the connection is given up after five seconds. The call returns
  * then without SCIF_ACCEPT_SYNC (EAGAIN), and if there was a signal (EINTR); others may
- * be waiting.
+ * be waiting, and epoll tells of them anew. After ENOMEM one is refused, and others wait.
  *
  * Return: 0.
  * Errors: EINVAL (unknown flags, a NULL pointer, or not listening), EAGAIN

@@ -234,8 +234,11 @@ static int do_accept(struct scif_endpoint *listener, scif_epd_t epd,
 		if (errno != ECONNABORTED)
 			return errno;
 		if (!(flags & SCIF_ACCEPT_SYNC) &&
-		    scif_now_ms() >= began + BUSY_MS)
+		    scif_now_ms() >= began + BUSY_MS) {
+			/* Others wait, perhaps, and who got EAGAIN waits for a change. */
+			scif_show_again(listener, epd);
 			return EAGAIN;
+		}
 		if (flags & SCIF_ACCEPT_SYNC && interrupted)
 			return EINTR;
 	}

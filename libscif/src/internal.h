@@ -385,6 +385,7 @@ void scif_close_own(struct scif_endpoint *ep, scif_epd_t epd);
  * isn't known for sure: then nothing is taken back.
  */
 void scif_refresh(struct scif_endpoint *ep, scif_epd_t epd);
+void scif_show_again(struct scif_endpoint *ep, scif_epd_t epd);
 int scif_sleep(struct scif_endpoint *ep, scif_epd_t epd, short event);
 void scif_wake_sleepers(struct scif_endpoint *ep);
 

@@ -212,6 +212,19 @@ static void hang_up(struct scif_steer *steer)
 	shutdown(steer->fd, SHUT_RDWR);
 }
 
+/* For who waits for a change only, and sees none: what is there is shown anew. */
+void scif_show_again(struct scif_endpoint *ep, scif_epd_t epd)
+{
+	struct scif_steer *steer = &ep->steer;
+
+	pthread_mutex_lock(&steer->lock);
+	if (scif_ready(ep) & POLLIN) {
+		lower_in(ep, epd);
+		raise_in(steer);
+	}
+	pthread_mutex_unlock(&steer->lock);
+}
+
 void scif_refresh(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	struct scif_steer *steer = &ep->steer;

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
@@ -240,6 +241,16 @@ static bool meets_change(int listener)
 	return ok;
 }
 
+/* Will who waits for changes at the listener be told of one? */
+static bool changes(int epoll, const char *when)
+{
+	struct epoll_event event;
+
+	return check(epoll_wait(epoll, &event, 1, 100) == 1 &&
+			     event.events & EPOLLIN,
+		     "%s: no change", when);
+}
+
 static void nothing(int number)
 {
 	(void)number;
@@ -250,16 +261,21 @@ static bool meets_no_reply(int listener)
 {
 	const struct itimerval often = { { 0, 200000 }, { 0, 200000 } };
 	const struct itimerval never = { { 0, 0 }, { 0, 0 } };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 	struct sigaction action = { .sa_handler = nothing };
+	int epd, epoll = epoll_create1(EPOLL_CLOEXEC);
 	struct scif_port_id from;
-	int epd;
 	bool ok;
 
+	epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event);
 	if (!let_go() || !is_told(told[0], 'y') || !shows(listener, POLLIN))
 		return false;
 	sleep_ms(500 * slowness()); /* all of them are there */
-	ok = fails(scif_accept(listener, &from, &epd, 0), EAGAIN, "accept") &&
-	     check(poll_now(listener) & POLLIN, "nobody waits");
+	ok = changes(epoll, "who asks") &&
+	     fails(scif_accept(listener, &from, &epd, 0), EAGAIN, "accept") &&
+	     check(poll_now(listener) & POLLIN, "nobody waits") &&
+	     changes(epoll, "who still waits");
+	close(epoll);
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 	ok = fails(scif_accept(listener, &from, &epd, SCIF_ACCEPT_SYNC), EINTR,
