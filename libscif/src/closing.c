@@ -173,9 +173,14 @@ void scif_windows_unmapped(struct scif_rma *rma)
  */
 void scif_windows_tick(struct scif_endpoint *ep)
 {
-	struct scif_rma *rma = ep->rma;
+	struct scif_rma *rma;
 	bool ends;
 
+	if (scif_state(ep) < SCIF_CONNECTED || !ep->rma)
+		return;
+	rma = ep->rma;
+	if (!atomic_load(&ep->maps) && !atomic_load(&rma->heard))
+		return;
 	pthread_mutex_lock(&rma->lock);
 	if (scif_state(ep) == SCIF_CLOSED && rma->count)
 		scif_windows_end(ep, 0, rma->count);

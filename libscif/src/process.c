@@ -367,6 +367,8 @@ static void handle_tick(void)
 	for (ep = scif_get_next(NULL); ep; ep = scif_get_next(ep)) {
 		scif_queue_tick(ep);
 		scif_link_tick(ep);
+		/* Also while another one serves it, which its peer may keep for ever. */
+		scif_windows_tick(ep);
 		serve(ep, DUE_TICK);
 	}
 }

@@ -331,8 +331,6 @@ void scif_rma_tick(struct scif_endpoint *ep)
 		return;
 	if (state == SCIF_CONNECTED && atomic_load(&rma->said))
 		scif_rma_event(ep);
-	if (atomic_load(&ep->maps) || atomic_load(&rma->heard))
-		scif_windows_tick(ep);
 	if (state == SCIF_CONNECTED)
 		return;
 	scif_process_had(&rma->said);

@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "liar.h"
 #include "peer.h"
+#include "process.h"
 #include "tap.h"
 
 enum {
@@ -218,21 +219,24 @@ static bool meets_no_mapping(int listener)
 	return ok;
 }
 
-/* Who reads its directory uses no window meanwhile. */
+/* Who reads its directory uses no window meanwhile, and none stays locked for it. */
 static bool meets_change(int listener)
 {
 	uint8_t *mem = fresh_pages(MUCH);
+	size_t before;
 	int epd;
 	bool ok;
 
 	if (!let_go())
 		return false;
 	epd = accept_liar(listener);
+	before = pinned();
 	ok = succeeds(scif_register(epd, mem, MUCH, 0, RW, SCIF_MAP_FIXED), 0,
 		      "register") &&
 	     let_go() && is_told(told[0], 'y');
 	sleep_ms(300 * slowness());
 	ok = ok && succeeds(scif_unregister(epd, 0, MUCH), 0, "unregister") &&
+	     unpins(before + MUCH / 2) &&
 	     check(!(scif_poll_now(epd) & POLLHUP), "it is disconnected");
 	/* it is still at it, or says that it was not let go */
 	ok = let_go() && is_told(told[0], 'y') && ok;
