@@ -57,6 +57,8 @@ int main(int argc, char **argv)
 	run_all(port_cases, argc, argv);
 	run_all(accept_cases, argc, argv);
 	run_all(waiting_cases, argc, argv);
+	run_all(oneself_cases, argc, argv);
+	run_if_mapped(mapped_oneself_cases, argc, argv, false);
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);
 	run_all(readiness_cases, argc, argv);

@@ -31,8 +31,10 @@ extern const struct behaviour device_cases[];
 extern const struct behaviour under_way_cases[];
 extern const struct behaviour waiting_cases[];
 extern const struct behaviour number_cases[];
+extern const struct behaviour oneself_cases[];
 /* For devices whose memory others can map and watch. */
 extern const struct behaviour mapped_cases[];
+extern const struct behaviour mapped_oneself_cases[];
 extern const struct behaviour watched_cases[];
 extern const struct behaviour handed_cases[];
 extern const struct behaviour lifetime_cases[];

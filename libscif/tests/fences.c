@@ -65,6 +65,9 @@ static bool arguments(void)
 	     fails(scif_fence_mark(own, 0, &mark), EINVAL, "mark, none") &&
 	     fails(scif_fence_mark(own, SELF | PEER, &mark), EINVAL, "both") &&
 	     fails(scif_fence_mark(own, SELF | LOCAL, &mark), EINVAL, "more") &&
+	     fails(scif_fence_mark(epd, SELF, NULL), ENOTCONN, "state, NULL") &&
+	     fails(scif_fence_mark(own, SELF, NULL), EINVAL, "NULL") &&
+	     fails(scif_fence_mark(own, PEER, NULL), EINVAL, "NULL, peer's") &&
 	     fails(scif_fence_signal(own, 0, 0, 0, 0, LOCAL), EINVAL,
 		   "signal, no INIT") &&
 	     fails(scif_fence_signal(own, 0, 0, 0, 0, SELF | PEER | LOCAL),

@@ -222,15 +222,35 @@ static bool sleepers(void)
 			   sleeper.result) &&
 		     ok;
 	}
-	sleeper = (struct sleeper){ own, 1, POLLIN, 0 };
+	close_pair(own, other);
+	return ok;
+}
+
+/* HUP wakes also who asks for nothing. */
+static bool wakes_by_hangup(int how, short event, short expected)
+{
+	struct sleeper sleeper = { .how = how, .event = event };
+	pthread_t thread;
+	int other;
+
+	connect_pair(&sleeper.epd, &other);
 	pthread_create(&thread, NULL, sleep_for, &sleeper);
-	sleep_ms(30);
+	sleep_ms(100);
 	peer_op_epd(PEER_CLOSE, other);
 	pthread_join(thread, NULL);
-	ok = check(sleeper.result == POLLHUP, "HUP: 0x%x", sleeper.result) &&
-	     ok;
-	scif_close(own);
-	return ok;
+	scif_close(sleeper.epd);
+	return check(sleeper.result == expected, "way %d: 0x%x, expected 0x%x",
+		     how, sleeper.result, expected);
+}
+
+static bool hangup(void)
+{
+	bool ok = true;
+	int how;
+
+	for (how = 0; how < 3; how++)
+		ok = wakes_by_hangup(how, 0, POLLHUP) && ok;
+	return wakes_by_hangup(1, POLLIN, POLLHUP) && ok;
 }
 
 static bool poll_arguments(void)
@@ -316,6 +336,7 @@ const struct behaviour readiness_cases[] = {
 	{ 31, "the peer is gone: HUP, and IN while bytes remain", peer_gone },
 	{ 32, "other states: ERR", other_states },
 	{ 33, "poll, scif_poll and epoll wake", sleepers },
+	{ 33, "poll, scif_poll and epoll wake when the peer closes", hangup },
 	{ 33, "scif_poll with other descriptors", poll_arguments },
 	{ 33, "scif_poll for RDNORM, WRNORM and WRBAND", normal_data },
 	{ 33, "scif_poll with bad entries: EFAULT", bad_entries },
