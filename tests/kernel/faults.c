@@ -189,6 +189,39 @@ static int wrong_invalidation(struct bench *bench)
 	return 0;
 }
 
+/* It may be invalidated, but by requests of its own domain. */
+static int strange_invalidation(struct bench *bench, struct memory *strange)
+{
+	int err = memory_register(strange, IB_ACCESS_REMOTE_READ);
+
+	bench->request.wr.ex.invalidate_rkey = strange->key;
+	bench->kept = strange;
+	return err;
+}
+
+static int strange_near_invalidation(struct bench *bench)
+{
+	return strange_invalidation(bench, &bench->strange[0]);
+}
+
+static int strange_far_invalidation(struct bench *bench)
+{
+	return strange_invalidation(bench, &bench->strange[1]);
+}
+
+/* The domain's region of all memory, which no work request has made. */
+static int other_near_invalidation(struct bench *bench)
+{
+	bench->request.wr.ex.invalidate_rkey = bench->near.pd->local_dma_lkey;
+	return 0;
+}
+
+static int other_far_invalidation(struct bench *bench)
+{
+	bench->request.wr.ex.invalidate_rkey = bench->far.pd->local_dma_lkey;
+	return 0;
+}
+
 static int wrong_registration(struct bench *bench)
 {
 	bench->reg.key ^= TEST_WRONG;
@@ -242,19 +275,21 @@ static int nothing_wrong(struct bench *bench)
 #define FINE		{ IB_WC_SUCCESS, FAR_BOTH, 0, 0 }
 #define UNBOUND		LOCAL(IB_WC_MW_BIND_ERR)
 #define PROTECTED	LOCAL(IB_WC_LOC_PROT_ERR)
+#define UNABLE_HERE	LOCAL(IB_WC_LOC_QP_OP_ERR)
 #define REFUSED		REMOTE(IB_WC_REM_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR)
 #define UNABLE		REMOTE(IB_WC_REM_INV_REQ_ERR, IB_EVENT_QP_REQ_ERR)
 #define UNRECEIVED(what) RECEIVE(what, IB_WC_LOC_PROT_ERR, 0)
+#define KEPT(what)	RECEIVE(what, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR)
 #define SILENCE(what)	{ what, FAR_GONE, 0, 0 }
 
 #define OP(opcode)	BIT_ULL(IB_WR_##opcode)
-#define SENDS	(OP(SEND) | OP(SEND_WITH_IMM))
+#define SENDS	(OP(SEND) | OP(SEND_WITH_IMM) | OP(SEND_WITH_INV))
 #define ATOMICS	(OP(ATOMIC_FETCH_AND_ADD) | OP(ATOMIC_CMP_AND_SWP))
 #define NAMES	(OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM) | OP(RDMA_READ) | ATOMICS)
 #define MOVES	(SENDS | NAMES)
 
 const struct fault faults[] = {
-	{ "nothing", MOVES, nothing_wrong, FINE, FINE },
+	{ "nothing", MOVES | OP(LOCAL_INV), nothing_wrong, FINE, FINE },
 	{ "unknown lkey", MOVES, wrong_lkey, PROTECTED, PROTECTED },
 	{ "invalidated lkey", MOVES, stale_lkey, PROTECTED, PROTECTED },
 	{ "lkey of another PD", MOVES, strange_lkey, PROTECTED, PROTECTED },
@@ -264,7 +299,11 @@ const struct fault faults[] = {
 	{ "word of 4 bytes", ATOMICS, short_word,
 	  LOCAL(IB_WC_LOC_LEN_ERR), LOCAL(0) },
 	{ "unknown key to invalidate", OP(LOCAL_INV), wrong_invalidation,
-	  LOCAL(IB_WC_LOC_QP_OP_ERR), LOCAL(IB_WC_LOC_QP_OP_ERR) },
+	  UNABLE_HERE, UNABLE_HERE },
+	{ "key to invalidate of another PD", OP(LOCAL_INV),
+	  strange_near_invalidation, UNABLE_HERE, UNABLE_HERE },
+	{ "key that no request has made, to invalidate", OP(LOCAL_INV),
+	  other_near_invalidation, UNABLE_HERE, UNABLE_HERE },
 	{ "a key that was invalidated, registered again", OP(REG_MR), stale_lkey,
 	  FINE, FINE },
 	{ "a key that is valid, registered", OP(REG_MR), nothing_wrong,
@@ -295,8 +334,12 @@ const struct fault faults[] = {
 	{ "receive beyond its region", SENDS, receive_beyond,
 	  UNRECEIVED(IB_WC_REM_OP_ERR), UNRECEIVED(IB_WC_SUCCESS) },
 	{ "unknown key to invalidate", OP(SEND_WITH_INV), wrong_invalidation,
-	  RECEIVE(IB_WC_REM_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR),
-	  RECEIVE(IB_WC_SUCCESS, IB_WC_LOC_ACCESS_ERR, IB_EVENT_QP_ACCESS_ERR) },
+	  KEPT(IB_WC_REM_ACCESS_ERR), KEPT(IB_WC_SUCCESS) },
+	{ "key to invalidate of another PD", OP(SEND_WITH_INV),
+	  strange_far_invalidation, KEPT(IB_WC_REM_ACCESS_ERR),
+	  KEPT(IB_WC_SUCCESS) },
+	{ "key that no request has made, to invalidate", OP(SEND_WITH_INV),
+	  other_far_invalidation, KEPT(IB_WC_REM_ACCESS_ERR), KEPT(IB_WC_SUCCESS) },
 	{ "no receive", SENDS | OP(RDMA_WRITE_WITH_IMM), no_receive,
 	  LOCAL(IB_WC_RNR_RETRY_EXC_ERR), { IB_WC_SUCCESS, FAR_UNTOUCHED, 0, 0 } },
 	{ "peer in error", MOVES, peer_in_error,

@@ -198,6 +198,57 @@ static int goes_on(struct bench *bench)
 	       expect(&bench->far, TEST_RECEIVE, IB_WC_SUCCESS);
 }
 
+/* The side that has a connection with the owner's domain, beside the one of the case. */
+static struct side *reader_of(struct bench *bench, const struct memory *memory)
+{
+	if (memory->side == &bench->near)
+		return &bench->third[1];
+	if (memory->side == &bench->far)
+		return &bench->third[0];
+	return memory->side == &bench->beside[0] ? &bench->beside[1] :
+						   &bench->beside[0];
+}
+
+/* By @key; returns the status. */
+static int read_by(struct bench *bench, const struct memory *memory, u32 key)
+{
+	struct side *reader = reader_of(bench, memory);
+	struct ib_sge sge = {
+		(uintptr_t)&bench->word, sizeof(bench->word),
+		reader->pd->local_dma_lkey,
+	};
+	struct ib_rdma_wr wr = {
+		.wr = { .opcode = IB_WR_RDMA_READ, .sg_list = &sge, .num_sge = 1 },
+		.remote_addr = memory->mr->iova,
+		.rkey = key,
+	};
+
+	return side_execute(reader, &wr.wr);
+}
+
+/*
+ * A request that invalidates does so when it succeeds at whoever has the key, and else
+ * it does not; nor does it invalidate what it must not.
+ */
+static int check_keys(struct bench *bench, const struct outcome *outcome,
+		      enum ib_wr_opcode opcode)
+{
+	const struct memory *own = opcode == IB_WR_LOCAL_INV ? &bench->from :
+							       &bench->to;
+	bool gone = outcome->end == FAR_BOTH;
+	int err;
+
+	if (opcode != IB_WR_LOCAL_INV && opcode != IB_WR_SEND_WITH_INV)
+		return 0;
+	err = expect_number("a READ by the key", read_by(bench, own, own->key),
+			    gone ? IB_WC_REM_ACCESS_ERR : IB_WC_SUCCESS);
+	if (err || !bench->kept)
+		return err;
+	return expect_number("a READ by the key of another",
+			     read_by(bench, bench->kept, bench->kept->key),
+			     IB_WC_SUCCESS);
+}
+
 static int neighbour_works(struct bench *bench)
 {
 	struct ib_send_wr wr = { .wr_id = TEST_NEIGHBOUR, .opcode = IB_WR_SEND };
@@ -226,6 +277,7 @@ static int scene_open(struct bench *bench)
 	memset(bench->from.page, 0, PAGE_SIZE);
 	memset(bench->to.page, TEST_SEED, PAGE_SIZE);
 	err = connect(&bench->near, &bench->far) ?:
+	      connect(&bench->third[0], &bench->third[1]) ?:
 	      memory_register(&bench->from, access) ?:
 	      memory_register(&bench->to, access);
 	if (err)
@@ -245,6 +297,7 @@ static int scene_open(struct bench *bench)
 		bench->far.pd->local_dma_lkey,
 	};
 	bench->receives = TEST_RECEIVES;
+	bench->kept = NULL;
 	return 0;
 }
 
@@ -256,6 +309,8 @@ static void scene_close(struct bench *bench)
 	memory_forget(&bench->strange[1]);
 	side_destroy_qp(&bench->near);
 	side_destroy_qp(&bench->far);
+	side_destroy_qp(&bench->third[0]);
+	side_destroy_qp(&bench->third[1]);
 }
 
 int post_receives(struct bench *bench)
@@ -274,11 +329,15 @@ static int run_fault(struct bench *bench, const struct fault *fault,
 	const struct outcome *outcome = bench->near.type == IB_QPT_UC ? &fault->uc :
 								       &fault->rc;
 
-	return scene_open(bench) ?: fault->arrange(bench) ?: post_receives(bench) ?:
+	int err = scene_open(bench);
+
+	bench->request.wr.ex.invalidate_rkey =
+		opcode == IB_WR_LOCAL_INV ? bench->from.key : bench->to.key;
+	return err ?: fault->arrange(bench) ?: post_receives(bench) ?:
 	       post_requests(bench, opcode) ?: check_near(bench, outcome) ?:
 	       check_far(bench, outcome, opcode) ?: check_events(bench, outcome) ?:
 	       check_memory(bench, outcome) ?: goes_on(bench) ?:
-	       neighbour_works(bench);
+	       check_keys(bench, outcome, opcode) ?: neighbour_works(bench);
 }
 
 static int run_faults(struct bench *bench, enum ib_qp_type type)
@@ -337,21 +396,6 @@ static int test_refused(struct bench *bench)
 	return err;
 }
 
-static int read_near(struct bench *bench, u32 key)
-{
-	struct ib_sge sge = {
-		(uintptr_t)bench->to.page, sizeof(u64),
-		bench->third[1].pd->local_dma_lkey,
-	};
-	struct ib_rdma_wr wr = {
-		.wr = { .opcode = IB_WR_RDMA_READ, .sg_list = &sge, .num_sge = 1 },
-		.remote_addr = bench->from.mr->iova,
-		.rkey = key,
-	};
-
-	return side_execute(&bench->third[1], &wr.wr);
-}
-
 /* A key that is registered again while it is valid grants what it did, and no more. */
 static int test_kept(struct bench *bench)
 {
@@ -360,11 +404,7 @@ static int test_kept(struct bench *bench)
 
 	bench->near.type = IB_QPT_RC;
 	bench->far.type = IB_QPT_RC;
-	err = scene_open(bench) ?:
-	      side_open_beside(&bench->third[0], &bench->near) ?:
-	      side_open_beside(&bench->third[1], &bench->far) ?:
-	      connect(&bench->third[0], &bench->third[1]) ?:
-	      read_near(bench, bench->from.key);
+	err = scene_open(bench) ?: read_by(bench, &bench->from, bench->from.key);
 	if (err)
 		return err;
 	next = ib_inc_rkey(bench->from.key);
@@ -373,8 +413,8 @@ static int test_kept(struct bench *bench)
 	return post_requests(bench, IB_WR_REG_MR) ?:
 	       expect(&bench->near, TEST_BAD, IB_WC_MW_BIND_ERR) ?:
 	       expect(&bench->near, TEST_LATE, IB_WC_WR_FLUSH_ERR) ?:
-	       read_near(bench, bench->from.key) ?:
-	       expect_number("the refused key", read_near(bench, next),
+	       read_by(bench, &bench->from, bench->from.key) ?:
+	       expect_number("the refused key", read_by(bench, &bench->from, next),
 			     IB_WC_REM_ACCESS_ERR);
 }
 
@@ -390,6 +430,8 @@ static int bench_open(struct bench *bench, const char *device, const char *peer)
 	int err;
 
 	err = side_open(&bench->near, device) ?: side_open(&bench->far, peer) ?:
+	      side_open_beside(&bench->third[0], &bench->near) ?:
+	      side_open_beside(&bench->third[1], &bench->far) ?:
 	      side_open(&bench->beside[0], device) ?:
 	      side_open(&bench->beside[1], peer) ?:
 	      connect(&bench->beside[0], &bench->beside[1]) ?:

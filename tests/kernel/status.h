@@ -15,7 +15,7 @@
  * @near: sends
  * @far: receives, and has the memory
  * @beside: connection that nothing may happen to
- * @third: in the domains of @near and @far, where a case has it
+ * @third: in the domains of @near and @far
  * @from: of @near
  * @to: of @far
  * @strange: of @beside, in other protection domains
@@ -25,6 +25,8 @@
  * @sge: its memory
  * @receive: memory of the first receive
  * @receives: how many there are
+ * @kept: what has to grant afterwards what it does before; NULL: nothing
+ * @word: where it is read to
  */
 struct bench {
 	struct side near;
@@ -40,6 +42,8 @@ struct bench {
 	struct ib_sge sge;
 	struct ib_sge receive;
 	int receives;
+	struct memory *kept;
+	u64 word;
 };
 
 /* What the receives end with. */
