@@ -76,6 +76,9 @@ struct scene {
 	struct ibv_context *extra_ctx;
 	struct ibv_mw *mw;
 	struct xrc other_xrc;
+	/* of the peer, for this connection; its key is the one to invalidate */
+	struct region window_mem;
+	struct ibv_mw *window;
 	struct message *message; /* of several segments, or NULL */
 	/* what a's port had counted before, if it counts */
 	bool counted;
@@ -250,6 +253,15 @@ bool holds_first(struct ibv_cq *cq, enum ibv_wc_status status, int most);
 uint32_t request_bytes(const struct scene *scene);
 /* Memory of its own for a fault. */
 void extra_region(struct scene *scene, struct ibv_pd *pd, int access);
+
+/* A window that the peer binds, and which is the one to invalidate. */
+void window_open(struct scene *scene);
+void window_close(struct scene *scene);
+/*
+ * Has the request invalidated it, if it is one of success, and else not? The connection
+ * is made anew.
+ */
+bool window_check(struct scene *scene, const struct outcome *outcome);
 
 /* Has the request come to the end that @fault has for it? */
 bool check_outcome(struct scene *scene, const struct fault *fault);

@@ -96,9 +96,13 @@ static bool run_fault(struct setup *setup, struct neighbours *neighbours,
 	scene.element = table->element;
 	if (table->is_long)
 		message_open(&scene);
+	if (opcode == IBV_WR_SEND_WITH_INV && service != OVER_XRC)
+		window_open(&scene);
 	retries_begin(&scene, fault);
 	ok = scene_works(&scene, GOOD_ID) && carry_out(&scene, table, fault) &&
-	     retries_end(&scene, fault);
+	     retries_end(&scene, fault) &&
+	     (!scene.window ||
+	      window_check(&scene, fault_outcome(fault, service)));
 	scene_close(&scene);
 	return neighbours_work(neighbours) && ok;
 }
@@ -114,9 +118,9 @@ static bool applies(const struct fault *fault, enum service service,
 	if ((service == OVER_SRQ || service == OVER_UC_SRQ) &&
 	    !opcode_takes_recv(opcode))
 		return false;
-	/* no key here is one that can be invalidated */
+	/* a target binds no windows, so no key is one that can be invalidated */
 	return outcome->status != IBV_WC_SUCCESS ||
-	       outcome->receive != RECEIVE_STAYS ||
+	       outcome->receive != RECEIVE_STAYS || service != OVER_XRC ||
 	       opcode != IBV_WR_SEND_WITH_INV;
 }
 

@@ -148,6 +148,8 @@ void scene_close(struct scene *scene)
 		xrc_close(&scene->other_xrc);
 	if (scene->mw)
 		tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+	if (scene->window)
+		window_close(scene);
 	if (scene->message)
 		message_close(scene);
 	if (scene->extra.map)
