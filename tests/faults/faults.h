@@ -75,7 +75,11 @@ struct scene {
 	struct ibv_pd *extra_pd;
 	struct ibv_context *extra_ctx;
 	struct ibv_mw *mw;
+	struct ibv_mw other_mw; /* what @mw is if there is no such window */
+	struct ibv_mr other_mr; /* a region that there is not */
+	uint32_t wrong_bits;	/* of the key that a bind asks for */
 	struct xrc other_xrc;
+	bool (*afterwards)(struct scene *scene); /* looks at it, or NULL */
 	/* of the peer, for this connection; its key is the one to invalidate */
 	struct region window_mem;
 	struct ibv_mw *window;

@@ -132,6 +132,138 @@ static void bind_other_pd(struct scene *scene)
 	window_of(scene, scene->extra_pd, ACCESS_ALL | IBV_ACCESS_MW_BIND);
 }
 
+/* Which nothing else is wrong with. */
+static void window_of_other_pd(struct scene *scene)
+{
+	good_window(scene);
+	tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+	scene->extra_pd = ibv_alloc_pd(owner(scene)->ctx);
+	if (!scene->extra_pd)
+		bail("ibv_alloc_pd: %s", strerror(errno));
+	scene->mw = ibv_alloc_mw(scene->extra_pd, IBV_MW_TYPE_2);
+	if (!scene->mw)
+		bail("ibv_alloc_mw: %s", strerror(errno));
+}
+
+/* Its key is posted all the same; libmic looks at nothing else of it. */
+static void window_freed(struct scene *scene)
+{
+	good_window(scene);
+	scene->other_mw = *scene->mw;
+	tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
+	scene->mw = &scene->other_mw;
+}
+
+static void window_is_region(struct scene *scene)
+{
+	window_freed(scene);
+	scene->other_mw.rkey = scene->setup->a_mem.mr->rkey;
+}
+
+/* Nothing of it need be there. */
+static void bind_on_demand(struct scene *scene)
+{
+	window_of(scene, owner(scene)->pd,
+		  ACCESS_ALL | IBV_ACCESS_MW_BIND | IBV_ACCESS_ON_DEMAND);
+}
+
+static void bind_to_lkey(struct scene *scene, uint32_t lkey)
+{
+	scene->other_mr = *scene->extra.mr;
+	scene->other_mr.lkey = lkey;
+	scene->bind.mr = &scene->other_mr;
+}
+
+static void bind_deregistered(struct scene *scene)
+{
+	good_window(scene);
+	bind_to_lkey(scene, scene->extra.mr->lkey);
+	tap_must(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
+	scene->extra.mr = NULL;
+}
+
+static void bind_to_nothing(struct scene *scene)
+{
+	good_window(scene);
+	bind_to_lkey(scene, scene->extra.mr->lkey ^ 0x00a5a500);
+}
+
+/* The low byte tells those from each other that have had the same place. */
+static void bind_other_generation(struct scene *scene)
+{
+	good_window(scene);
+	bind_to_lkey(scene, ibv_inc_rkey(scene->extra.mr->lkey));
+}
+
+static void bind_to_window(struct scene *scene)
+{
+	good_window(scene);
+	bind_to_lkey(scene, scene->mw->rkey);
+}
+
+/* The key asked for is not one of the window's. */
+static void bind_wrong_key(struct scene *scene)
+{
+	good_window(scene);
+	scene->wrong_bits = 0x00a5a500;
+}
+
+/* --- windows that show something, and go on doing so ---------------------------- */
+
+/* To the neighbours: one of type 1 is not of a queue pair. */
+static bool still_shows(struct scene *scene)
+{
+	struct endpoint *reader = &scene->neighbours->b;
+	struct region *memory = &scene->neighbours->b_mem;
+	struct ibv_sge sge = region_sge(memory, 0, BAD_BYTES);
+	struct ibv_send_wr wr = send_wr(GOOD_ID, IBV_WR_RDMA_READ, &sge, 1);
+
+	wr.wr.rdma.remote_addr = scene->extra.rdma_addr;
+	wr.wr.rdma.rkey = scene->mw->rkey;
+	memset(memory->addr, 0, BAD_BYTES);
+	post_send(reader, &wr);
+	return cq_expect(reader->send_cq, GOOD_ID, IBV_WC_SUCCESS) &&
+	       all_are(memory->addr, BAD_BYTES, EXTRA_BYTE);
+}
+
+static void shown(struct scene *scene)
+{
+	key_of_type1(scene);
+	scene->afterwards = still_shows;
+}
+
+static void shown_across_end(struct scene *scene)
+{
+	shown(scene);
+	scene->bind.addr++;
+	scene->bind.length = REGION_BYTES;
+}
+
+static void shown_to_nothing(struct scene *scene)
+{
+	shown(scene);
+	bind_to_lkey(scene, scene->extra.mr->lkey ^ 0x00a5a500);
+}
+
+static void shown_other_generation(struct scene *scene)
+{
+	shown(scene);
+	bind_to_lkey(scene, ibv_inc_rkey(scene->extra.mr->lkey));
+}
+
+static void shown_not_allowed(struct scene *scene)
+{
+	shown(scene);
+	scene->bind = bind_info(&scene->setup->a_mem, 0, WINDOW_BYTES,
+				WINDOW_ACCESS);
+}
+
+static void shown_wrong_key(struct scene *scene)
+{
+	shown(scene);
+	scene->wrong_bits = 0x00a5a500;
+}
+
 /* --- XRC -------------------------------------------------------------------- */
 
 static void unknown_srq(struct scene *scene)
@@ -218,6 +350,28 @@ static const struct fault rows[] = {
 	  NULL },
 	{ "region of another PD", BIND, bind_other_pd, UNBOUND, NULL },
 	{ "window that is bound", BIND, bound_by_other, UNBOUND, NULL },
+	{ "window of another PD", BIND, window_of_other_pd, UNBOUND, NULL },
+	{ "window that is freed", BIND, window_freed, UNBOUND, NULL },
+	{ "region for a window", BIND, window_is_region, UNBOUND, NULL },
+	{ "region on demand", BIND, bind_on_demand, UNBOUND, NULL },
+	{ "region that is deregistered", BIND, bind_deregistered, UNBOUND,
+	  NULL },
+	{ "lkey of nothing", BIND, bind_to_nothing, UNBOUND, NULL },
+	{ "lkey of another generation", BIND, bind_other_generation, UNBOUND,
+	  NULL },
+	{ "window for a region", BIND, bind_to_window, UNBOUND, NULL },
+	{ "key that is not of the window", BIND, bind_wrong_key, UNBOUND,
+	  NULL },
+	{ "across the region's end, type 1 that shows", BIND, shown_across_end,
+	  UNBOUND, NULL },
+	{ "lkey of nothing, type 1 that shows", BIND, shown_to_nothing, UNBOUND,
+	  NULL },
+	{ "lkey of another generation, type 1 that shows", BIND,
+	  shown_other_generation, UNBOUND, NULL },
+	{ "region that allows no windows, type 1 that shows", BIND,
+	  shown_not_allowed, UNBOUND, NULL },
+	{ "key that is not of the window, type 1 that shows", BIND,
+	  shown_wrong_key, UNBOUND, NULL },
 };
 
 static const struct fault xrc_rows[] = {

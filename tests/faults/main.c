@@ -102,7 +102,8 @@ static bool run_fault(struct setup *setup, struct neighbours *neighbours,
 	ok = scene_works(&scene, GOOD_ID) && carry_out(&scene, table, fault) &&
 	     retries_end(&scene, fault) &&
 	     (!scene.window ||
-	      window_check(&scene, fault_outcome(fault, service)));
+	      window_check(&scene, fault_outcome(fault, service))) &&
+	     (!scene.afterwards || scene.afterwards(&scene));
 	scene_close(&scene);
 	return neighbours_work(neighbours) && ok;
 }

@@ -146,7 +146,7 @@ void scene_close(struct scene *scene)
 		tap_must(!ibv_destroy_srq(scene->srq), "ibv_destroy_srq fails");
 	if (scene->other_xrc.xrcd)
 		xrc_close(&scene->other_xrc);
-	if (scene->mw)
+	if (scene->mw && scene->mw != &scene->other_mw)
 		tap_must(!ibv_dealloc_mw(scene->mw), "ibv_dealloc_mw fails");
 	if (scene->window)
 		window_close(scene);
@@ -231,7 +231,8 @@ struct ibv_send_wr scene_request(struct scene *scene, uint64_t id)
 		wr.invalidate_rkey = scene->invalidate_rkey;
 	if (scene->opcode == IBV_WR_BIND_MW) {
 		wr.bind_mw.mw = scene->mw;
-		wr.bind_mw.rkey = ibv_inc_rkey(scene->mw->rkey);
+		wr.bind_mw.rkey = ibv_inc_rkey(scene->mw->rkey) ^
+				  scene->wrong_bits;
 		wr.bind_mw.bind_info = scene->bind;
 	}
 	if (scene->service == OVER_XRC)
