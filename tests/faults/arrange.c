@@ -255,7 +255,7 @@ void peer_reset(struct scene *scene)
 	set_peer_state(scene, IBV_QPS_RESET);
 }
 
-static void peer_init(struct scene *scene)
+void peer_init(struct scene *scene)
 {
 	set_peer_state(scene, IBV_QPS_RESET);
 	endpoint_to_init(&scene->b);

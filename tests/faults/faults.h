@@ -243,6 +243,7 @@ void wrong_rkey(struct scene *scene);
 void no_receives(struct scene *scene);
 void peer_destroyed(struct scene *scene);
 void peer_reset(struct scene *scene);
+void peer_init(struct scene *scene);
 void peer_error(struct scene *scene);
 void few_retries(struct endpoint_options *options);
 void rnr_retry_1(struct endpoint_options *options);
@@ -277,14 +278,15 @@ void retries_begin(struct scene *scene, const struct fault *fault);
 bool retries_end(const struct scene *scene, const struct fault *fault);
 
 /*
- * Datagrams; completion queues without room; opcodes that a type lacks; messages
- * that are broken off; early ends.
+ * Datagrams; completion queues without room; opcodes that a type lacks; requests that
+ * need no peer; messages that are broken off; early ends.
  */
 void run_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_full(struct setup *setup, struct neighbours *neighbours);
 void run_full_flushes(struct setup *setup, struct neighbours *neighbours);
 void run_full_datagrams(struct setup *setup, struct neighbours *neighbours);
 void run_refused(struct setup *setup, struct neighbours *neighbours);
+void run_alone(struct setup *setup, struct neighbours *neighbours);
 void run_broken(struct setup *setup, struct neighbours *neighbours);
 void run_ends(struct setup *setup, struct neighbours *neighbours);
 

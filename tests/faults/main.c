@@ -186,6 +186,7 @@ int main(int argc, char **argv)
 		run_datagrams(&setup, &neighbours);
 		run_full(&setup, &neighbours);
 		run_refused(&setup, &neighbours);
+		run_alone(&setup, &neighbours);
 		run_broken(&setup, &neighbours);
 		run_ends(&setup, &neighbours);
 	}
