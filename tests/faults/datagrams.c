@@ -15,8 +15,10 @@
 
 struct datagrams {
 	struct setup *setup;
+	enum ibv_wr_opcode opcode;
 	struct endpoint a;
 	struct endpoint b;
+	uint32_t b_number;
 	struct ibv_srq *srq;
 	struct ibv_ah *to_b;
 	struct ibv_ah *ah; /* the one to use */
@@ -75,6 +77,17 @@ static void local_across_end(struct datagrams *d)
 				REGION_BYTES - BAD_BYTES + 1, BAD_BYTES);
 }
 
+static void local_below(struct datagrams *d)
+{
+	d->local[0] = region_of(d, d->setup->a_dev.pd, ACCESS_ALL, -1,
+				BAD_BYTES);
+}
+
+static void local_wrapping(struct datagrams *d)
+{
+	d->local[0].addr = UINT64_MAX - 3;
+}
+
 static void handle_of_other_pd(struct datagrams *d)
 {
 	struct device dev = d->setup->a_dev;
@@ -127,6 +140,18 @@ static void receive_outside(struct datagrams *d)
 {
 	d->receive[0] = region_of(d, d->setup->b_dev.pd, ACCESS_ALL,
 				  REGION_BYTES - 8, RECEIVE_BYTES);
+}
+
+/* Of the header, too. */
+static void receive_below(struct datagrams *d)
+{
+	d->receive[0] = region_of(d, d->setup->b_dev.pd, ACCESS_ALL, -1,
+				  RECEIVE_BYTES);
+}
+
+static void receive_wrapping(struct datagrams *d)
+{
+	d->receive[0].addr = UINT64_MAX - 3;
 }
 
 /* The datagram and its header reach into the second one, too. */
@@ -209,10 +234,10 @@ static void post_receives(struct datagrams *d)
 static struct ibv_send_wr datagram(struct datagrams *d, uint64_t id,
 				   struct ibv_ah *ah, struct ibv_sge *sge)
 {
-	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, sge, 1);
+	struct ibv_send_wr wr = send_wr(id, d->opcode, sge, 1);
 
 	wr.wr.ud.ah = ah;
-	wr.wr.ud.remote_qpn = d->b.qp->qp_num;
+	wr.wr.ud.remote_qpn = d->b_number;
 	wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
 	return wr;
 }
@@ -317,6 +342,77 @@ static bool is_lost(struct datagrams *d, enum ibv_wc_status status)
 	return cq_stays_empty(d->b.recv_cq, 5) && arrives(d, FIRST_RECEIVE_ID);
 }
 
+/* Nobody is there to receive it, with receives there were: nothing says so. */
+static bool goes_nowhere(struct datagrams *d, enum ibv_wc_status status)
+{
+	const uint8_t *memory = d->setup->b_mem.addr;
+
+	memset(d->setup->b_mem.addr, B_BYTE, REGION_BYTES);
+	post_two(d);
+	return cq_expect(d->a.send_cq, BAD_ID, status) &&
+	       cq_expect(d->a.send_cq, LATE_SEND_ID, status) &&
+	       cq_stays_empty(d->b.recv_cq, 5) && is_in(&d->a, IBV_QPS_RTS) &&
+	       all_are(memory, REGION_BYTES, B_BYTE);
+}
+
+static bool peer_destroyed_lost(struct datagrams *d, enum ibv_wc_status status)
+{
+	post_receives(d);
+	tap_must(!ibv_destroy_qp(d->b.qp), "ibv_destroy_qp fails");
+	d->b.qp = NULL;
+	return goes_nowhere(d, status);
+}
+
+/* What comes when it is in RTS again arrives, and nothing before that. */
+static bool again(struct datagrams *d)
+{
+	struct ibv_sge sge = region_sge(&d->setup->b_mem, RECEIVE_OFFSET,
+					RECEIVE_BYTES);
+
+	endpoint_go(&d->b, IBV_QPS_RESET);
+	endpoint_connect(&d->b, NULL);
+	/* in a shared queue the receives are still there */
+	if (d->srq)
+		return arrives(d, FIRST_RECEIVE_ID);
+	post_receive(d, LATE_WRITE_ID, &sge, 1);
+	return arrives(d, LATE_WRITE_ID);
+}
+
+static bool peer_reset_lost(struct datagrams *d, enum ibv_wc_status status)
+{
+	post_receives(d);
+	endpoint_go(&d->b, IBV_QPS_RESET);
+	return goes_nowhere(d, status) && is_in(&d->b, IBV_QPS_RESET) &&
+	       again(d);
+}
+
+/* With its receives: they wait until it is in RTR. */
+static bool peer_init_lost(struct datagrams *d, enum ibv_wc_status status)
+{
+	endpoint_go(&d->b, IBV_QPS_RESET);
+	endpoint_to_init(&d->b);
+	post_receives(d);
+	if (!goes_nowhere(d, status) || !is_in(&d->b, IBV_QPS_INIT))
+		return false;
+	endpoint_to_rtr(&d->b, NULL);
+	endpoint_to_rts(&d->b);
+	return arrives(d, FIRST_RECEIVE_ID);
+}
+
+static bool peer_error_lost(struct datagrams *d, enum ibv_wc_status status)
+{
+	struct ibv_context *ctx = d->setup->b_dev.ctx;
+
+	post_receives(d);
+	endpoint_go(&d->b, IBV_QPS_ERR);
+	if (d->srq ?
+		    !event_expect(ctx, IBV_EVENT_QP_LAST_WQE_REACHED, d->b.qp) :
+		    !cq_expect_range(d->b.recv_cq, FIRST_RECEIVE_ID,
+				     FIRST_RECEIVE_ID + 2, IBV_WC_WR_FLUSH_ERR))
+		return false;
+	return goes_nowhere(d, status) && is_in(&d->b, IBV_QPS_ERR) && again(d);
+}
+
 static const struct {
 	const char *name;
 	void (*arrange)(struct datagrams *d);
@@ -329,6 +425,10 @@ static const struct {
 	{ "lkey of another PD", lkey_of_other_pd, sender_fails,
 	  IBV_WC_LOC_PROT_ERR },
 	{ "across the local MR's end", local_across_end, sender_fails,
+	  IBV_WC_LOC_PROT_ERR },
+	{ "below the local MR", local_below, sender_fails,
+	  IBV_WC_LOC_PROT_ERR },
+	{ "local address that wraps around", local_wrapping, sender_fails,
 	  IBV_WC_LOC_PROT_ERR },
 	{ "address handle of another PD", handle_of_other_pd, sender_fails,
 	  IBV_WC_LOC_QP_OP_ERR },
@@ -344,6 +444,10 @@ static const struct {
 	  receiver_fails, IBV_WC_LOC_PROT_ERR },
 	{ "receive outside its MR", receive_outside, receiver_fails,
 	  IBV_WC_LOC_PROT_ERR },
+	{ "receive below its MR", receive_below, receiver_fails,
+	  IBV_WC_LOC_PROT_ERR },
+	{ "receive whose address wraps around", receive_wrapping,
+	  receiver_fails, IBV_WC_LOC_PROT_ERR },
 	{ "wrong lkey, second element", second_lkey_wrong, sender_fails,
 	  IBV_WC_LOC_PROT_ERR },
 	{ "lkey of another PD, second element", second_lkey_of_other_pd,
@@ -357,23 +461,29 @@ static const struct {
 	{ "receive outside its MR, second element", second_receive_outside,
 	  receiver_fails, IBV_WC_LOC_PROT_ERR },
 	{ "no receive", NULL, is_lost, IBV_WC_SUCCESS },
+	{ "peer destroyed", NULL, peer_destroyed_lost, IBV_WC_SUCCESS },
+	{ "peer in RESET", NULL, peer_reset_lost, IBV_WC_SUCCESS },
+	{ "peer in INIT", NULL, peer_init_lost, IBV_WC_SUCCESS },
+	{ "peer in ERR", NULL, peer_error_lost, IBV_WC_SUCCESS },
 };
 
 /* ------------------------------------------------------------------------------- */
 
 static void datagrams_open(struct datagrams *d, struct setup *setup,
-			   bool with_srq)
+			   enum ibv_wr_opcode opcode, bool with_srq)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
 
 	memset(d, 0, sizeof(*d));
 	d->setup = setup;
+	d->opcode = opcode;
 	endpoint_create(&d->a, &setup->a_dev, &options);
 	if (with_srq)
 		d->srq = srq_create(setup->b_dev.pd, RECEIVES, 2);
 	options.srq = d->srq;
 	endpoint_create(&d->b, &setup->b_dev, &options);
 	pair_connect(&d->a, &d->b);
+	d->b_number = d->b.qp->qp_num;
 	d->to_b = address_handle(&setup->a_dev, &setup->b_dev.gid);
 	d->ah = d->to_b;
 	d->local[0] = region_sge(&setup->a_mem, TARGET_OFFSET, BAD_BYTES);
@@ -398,12 +508,13 @@ static void datagrams_close(struct datagrams *d)
 		tap_must(!ibv_dealloc_pd(d->pd), "ibv_dealloc_pd fails");
 }
 
-static bool run_fault(struct setup *setup, unsigned int i, bool with_srq)
+static bool run_fault(struct setup *setup, enum ibv_wr_opcode opcode,
+		      bool with_srq, unsigned int i)
 {
 	struct datagrams d;
 	bool ok;
 
-	datagrams_open(&d, setup, with_srq);
+	datagrams_open(&d, setup, opcode, with_srq);
 	if (faults[i].arrange)
 		faults[i].arrange(&d);
 	ok = faults[i].run(&d, faults[i].status) &&
@@ -412,16 +523,26 @@ static bool run_fault(struct setup *setup, unsigned int i, bool with_srq)
 	return ok;
 }
 
+static void run_faults(struct setup *setup, struct neighbours *neighbours,
+		       enum ibv_wr_opcode opcode, bool with_srq)
+{
+	unsigned int i;
+
+	for (i = 0; i < COUNT(faults); i++)
+		if (!with_srq || faults[i].run != sender_fails)
+			tap_ok(run_fault(setup, opcode, with_srq, i) &&
+				       neighbours_work(neighbours),
+			       "UD%s, %s: %s", with_srq ? " with an SRQ" : "",
+			       opcode_name(opcode), faults[i].name);
+}
+
 void run_datagrams(struct setup *setup, struct neighbours *neighbours)
 {
+	static const enum ibv_wr_opcode sends[] = { IBV_WR_SEND,
+						    IBV_WR_SEND_WITH_IMM };
 	unsigned int i, with_srq;
 
 	for (with_srq = 0; with_srq < 2; with_srq++)
-		for (i = 0; i < COUNT(faults); i++)
-			if (!with_srq || faults[i].run != sender_fails)
-				tap_ok(run_fault(setup, i, with_srq) &&
-					       neighbours_work(neighbours),
-				       "UD%s: %s",
-				       with_srq ? " with an SRQ" : "",
-				       faults[i].name);
+		for (i = 0; i < COUNT(sends); i++)
+			run_faults(setup, neighbours, sends[i], with_srq);
 }
