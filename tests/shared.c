@@ -117,7 +117,7 @@ int resize(struct ibv_srq *srq, uint32_t max_wr)
 	return ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR);
 }
 
-static int set_limit(struct ibv_srq *srq, uint32_t limit)
+int set_limit(struct ibv_srq *srq, uint32_t limit)
 {
 	struct ibv_srq_attr attr = { .srq_limit = limit };
 

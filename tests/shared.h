@@ -18,8 +18,9 @@ enum { SMALL = 16, LARGE = 256 };
 /* Receive @id: its data goes to a slot of its own. */
 int try_post_shared(struct ibv_srq *srq, const struct region *region,
 		    uint64_t id);
-/* Returns what the verb returns. */
+/* Each returns what the verb returns. */
 int resize(struct ibv_srq *srq, uint32_t max_wr);
+int set_limit(struct ibv_srq *srq, uint32_t limit);
 
 /* @wr, a SEND that gets its data here, arrives in memory that is not there yet. */
 bool demand_arrives(struct setup *setup, struct endpoint *a,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "event.h"
 #include "shared.h"
 #include "tap.h"
 #include "work.h"
@@ -139,6 +140,78 @@ static bool xrc_broken_off(struct xrc *xrc)
 	region_destroy(&in);
 	return ok;
 }
+/* --- the limit -------------------------------------------------------------- */
+
+static bool xrc_post(struct xrc *xrc, uint64_t first, uint64_t count)
+{
+	uint64_t id;
+
+	for (id = first; id < first + count; id++)
+		if (!check(!try_post_shared(xrc->srq[0], &xrc->setup->b_mem,
+					    id),
+			   "a receive is refused"))
+			return false;
+	return true;
+}
+
+/* The messages from @first on arrive in the receives of these numbers. */
+static bool xrc_deliver(struct xrc *xrc, uint64_t first, uint64_t count)
+{
+	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);
+
+	xrc_aim(xrc, 0, &wr);
+	for (wr.wr_id = first; wr.wr_id < first + count; wr.wr_id++) {
+		post_send(&xrc->a, &wr);
+		if (!cq_expect(xrc->a.send_cq, wr.wr_id, IBV_WC_SUCCESS) ||
+		    !cq_expect(xrc->cq, wr.wr_id, IBV_WC_SUCCESS))
+			return false;
+	}
+	return true;
+}
+
+static bool xrc_is_told(struct xrc *xrc)
+{
+	return event_expect(xrc->setup->b_dev.ctx, IBV_EVENT_SRQ_LIMIT_REACHED,
+			    xrc->srq[0]);
+}
+
+/* What the domain's other queue, of the same target, has does not count. */
+static bool xrc_limit(struct xrc *xrc)
+{
+	struct ibv_context *ctx = xrc->setup->b_dev.ctx;
+
+	return xrc_post(xrc, 0, 10) &&
+	       check(set_limit(xrc->srq[0], LARGE) == EINVAL,
+		     "a limit over the size") &&
+	       check(!set_limit(xrc->srq[0], 5), "setting the limit fails") &&
+	       xrc_deliver(xrc, 0, 5) && events_none(ctx) &&
+	       xrc_send(xrc, 40, 1) && cq_expect(xrc->cq, 40, IBV_WC_SUCCESS) &&
+	       events_none(ctx) && xrc_deliver(xrc, 5, 1) && xrc_is_told(xrc) &&
+	       xrc_deliver(xrc, 6, 4) && events_none(ctx);
+}
+
+/* Three are posted: the next message is the one that finds too few. */
+static bool xrc_limit_over_posted(struct xrc *xrc)
+{
+	struct ibv_context *ctx = xrc->setup->b_dev.ctx;
+
+	return xrc_post(xrc, 0, 3) &&
+	       check(!set_limit(xrc->srq[0], 5), "setting the limit fails") &&
+	       events_none(ctx) && xrc_deliver(xrc, 0, 1) && xrc_is_told(xrc) &&
+	       xrc_deliver(xrc, 1, 2) && events_none(ctx);
+}
+
+static bool xrc_limit_survives_resize(struct xrc *xrc)
+{
+	struct ibv_context *ctx = xrc->setup->b_dev.ctx;
+
+	return xrc_post(xrc, 0, 10) &&
+	       check(!set_limit(xrc->srq[0], 8), "setting the limit fails") &&
+	       check(!resize(xrc->srq[0], LARGE), "growing fails") &&
+	       xrc_deliver(xrc, 0, 2) && events_none(ctx) &&
+	       xrc_deliver(xrc, 2, 1) && xrc_is_told(xrc);
+}
+
 /* --- memory on demand ------------------------------------------------------- */
 
 static bool demand_xrc(struct xrc *xrc)
@@ -159,6 +232,9 @@ static const struct {
 	{ xrc_destroy_srq, "XRC: a destroyed queue's completions are gone" },
 	{ xrc_destroy_target, "XRC: a destroyed target's completions stay" },
 	{ xrc_resize, "XRC: resizing" },
+	{ xrc_limit, "XRC: one event when the limit is passed" },
+	{ xrc_limit_over_posted, "XRC: a limit over what is posted" },
+	{ xrc_limit_survives_resize, "XRC: resizing keeps the limit" },
 	{ xrc_broken_off, "XRC: a receive that was taken is told of" },
 	{ xrc_no_queues, "XRC: a target of any size is made without queues" },
 	{ demand_xrc, "memory on demand: XRC" },
