@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * A kernel consumer whose completion events are moderated, or which resets. Loading the
- * module runs one case; that fails if the case does, and the log says why.
+ * A kernel consumer whose completion events are moderated, which resets, or whose queue
+ * has no room. Loading the module runs one case; that fails if the case does, and the log
+ * says why.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,6 +16,9 @@
 /* An event stands for so many completions, or for those of so long. */
 #define TEST_COUNT	1000
 #define TEST_PERIOD_MS	60
+/* Of the queue; so many more find no room. */
+#define TEST_ENTRIES	16
+#define TEST_MORE	3
 
 /**
  * struct bench - what a case works with
@@ -23,6 +27,7 @@
  * @cq: completions of @near, moderated
  * @own: the queue that @near had before
  * @told: events of @cq
+ * @errors: how often it was said to be in error
  */
 struct bench {
 	struct side near;
@@ -30,6 +35,7 @@ struct bench {
 	struct ib_cq *cq;
 	struct ib_cq *own;
 	atomic_t told;
+	atomic_t errors;
 };
 
 static int expect_told(struct bench *bench, const char *when, int expected)
@@ -110,11 +116,148 @@ static int test_resize(struct bench *bench)
 	return -EIO;
 }
 
+/* --- without room --------------------------------------------------------------- */
+
+/* A message from the one side to the other, whose end the caller waits for. */
+static int post_message(struct side *from, struct side *to, u64 id)
+{
+	const struct ib_send_wr send = { .wr_id = id, .opcode = IB_WR_SEND };
+	const struct ib_recv_wr receive = { .wr_id = id };
+
+	return ib_post_recv(to->qp, &receive, NULL) ?:
+	       ib_post_send(from->qp, &send, NULL);
+}
+
+static int expect_next(struct side *side, u64 id)
+{
+	struct ib_wc wc;
+	int err = side_wait(side, &wc);
+
+	if (!err && (wc.wr_id != id || wc.status)) {
+		pr_err("%llu with status %d instead of %llu\n", wc.wr_id,
+		       wc.status, id);
+		err = -EIO;
+	}
+	return err;
+}
+
+/* What found room is there, and nothing else. */
+static int expect_first(struct side *side, u64 count)
+{
+	struct ib_wc wc;
+	u64 id;
+	int n, err = 0;
+
+	for (id = 0; id < count && !err; id++)
+		err = expect_next(side, id);
+	if (err)
+		return err;
+	n = ib_poll_cq(side->cq, 1, &wc);
+	if (n)
+		pr_err("%d completions more\n", n);
+	return n ? -EIO : 0;
+}
+
+/* The queue pairs are none the worse for it. */
+static int expect_ready(struct bench *bench)
+{
+	if (side_state(&bench->near) == IB_QPS_RTS &&
+	    side_state(&bench->far) == IB_QPS_RTS)
+		return 0;
+	pr_err("a queue pair has left RTS\n");
+	return -EIO;
+}
+
+static int expect_error(struct bench *bench)
+{
+	unsigned long end = jiffies + 60 * HZ;
+
+	while (!atomic_read(&bench->errors) && time_before(jiffies, end))
+		usleep_range(100, 200);
+	if (atomic_read(&bench->errors) == 1)
+		return 0;
+	pr_err("%d events of an error\n", atomic_read(&bench->errors));
+	return -EIO;
+}
+
+/* Completions of @far are taken, those of @near wait. */
+static int test_full_of_sends(struct bench *bench)
+{
+	u64 id;
+	int err = 0;
+
+	for (id = 0; id < TEST_ENTRIES + TEST_MORE && !err; id++)
+		err = post_message(&bench->near, &bench->far, id) ?:
+		      expect_next(&bench->far, id);
+	/* one more arrives when there is room again, but the queue takes no more */
+	return err ?: expect_error(bench) ?:
+	       expect_first(&bench->near, TEST_ENTRIES) ?:
+	       post_message(&bench->near, &bench->far, id) ?:
+	       expect_next(&bench->far, id) ?: expect_first(&bench->near, 0) ?:
+	       expect_error(bench) ?: expect_ready(bench);
+}
+
+static int test_full_of_receives(struct bench *bench)
+{
+	u64 id;
+	int err = 0;
+
+	for (id = 0; id < TEST_ENTRIES + TEST_MORE && !err; id++)
+		err = post_message(&bench->far, &bench->near, id) ?:
+		      expect_next(&bench->far, id);
+	return err ?: expect_error(bench) ?:
+	       expect_first(&bench->near, TEST_ENTRIES) ?:
+	       post_message(&bench->far, &bench->near, id) ?:
+	       expect_next(&bench->far, id) ?: expect_first(&bench->near, 0) ?:
+	       expect_error(bench) ?: expect_ready(bench);
+}
+
+/* Once there is place for it. */
+static int post_flushed(struct side *side)
+{
+	const struct ib_recv_wr receive = { .wr_id = 1 };
+	unsigned long end = jiffies + 60 * HZ;
+	int err = ib_post_recv(side->qp, &receive, NULL);
+
+	while (err == -ENOMEM && time_before(jiffies, end)) {
+		usleep_range(100, 200);
+		err = ib_post_recv(side->qp, &receive, NULL);
+	}
+	return err;
+}
+
+/* What is flushed leaves its queue all the same. */
+static int test_full_of_flushes(struct bench *bench)
+{
+	int i, err = side_set_state(&bench->near, IB_QPS_ERR);
+
+	for (i = 0; i < 3 * TEST_ENTRIES && !err; i++)
+		err = post_flushed(&bench->near);
+	return err ?: expect_error(bench);
+}
+
+/* Of ib_alloc_cq()'s, which nobody hears of. */
+static int test_full_unheard(struct bench *bench)
+{
+	const u64 entries = bench->far.cq->cqe;
+	u64 id;
+	int err = 0;
+
+	for (id = 0; id < entries + TEST_MORE && !err; id++)
+		err = post_message(&bench->near, &bench->far, id) ?:
+		      expect_next(&bench->near, id);
+	return err ?: expect_first(&bench->far, entries) ?: expect_ready(bench);
+}
+
 static const struct test_case tests[] = {
 	{ "settled", test_settled },
 	{ "unarmed", test_unarmed },
 	{ "reset", test_reset },
 	{ "resize", test_resize },
+	{ "sends", test_full_of_sends },
+	{ "receives", test_full_of_receives },
+	{ "flushes", test_full_of_flushes },
+	{ "unheard", test_full_unheard },
 };
 
 /* --- the bench ---------------------------------------------------------------- */
@@ -126,11 +269,19 @@ static void on_completion(struct ib_cq *cq, void *context)
 	atomic_inc(&bench->told);
 }
 
+static void on_event(struct ib_event *event, void *context)
+{
+	struct bench *bench = context;
+
+	if (event->event == IB_EVENT_CQ_ERR && event->element.cq == bench->cq)
+		atomic_inc(&bench->errors);
+}
+
 static int create_cq(struct bench *bench)
 {
-	const struct ib_cq_init_attr attr = { .cqe = 16 };
+	const struct ib_cq_init_attr attr = { .cqe = TEST_ENTRIES };
 
-	bench->cq = ib_create_cq(bench->near.dev, on_completion, NULL, bench,
+	bench->cq = ib_create_cq(bench->near.dev, on_completion, on_event, bench,
 				 &attr);
 	if (IS_ERR(bench->cq))
 		return PTR_ERR(bench->cq);
