@@ -13,6 +13,7 @@
 #include "measure.h"
 #include "memory.h"
 #include "setup.h"
+#include "srq.h"
 #include "tap.h"
 #include "work.h"
 
@@ -149,9 +150,11 @@ static bool one_more(const struct kind *kind)
 }
 
 /* What takes a receive, which is not used up by one byte more. */
-static bool received(enum ibv_wr_opcode opcode)
+static bool received(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
 {
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	const enum ibv_qp_state failed = type == IBV_QPT_UC ? IBV_QPS_SQE :
+							      IBV_QPS_ERR;
+	struct endpoint_options options = endpoint_options(type);
 	struct ibv_sge sge = { .addr = (uintptr_t)there.memory,
 			       .length = most,
 			       .lkey = there.mr->lkey };
@@ -173,6 +176,8 @@ static bool received(enum ibv_wr_opcode opcode)
 	ok = ok && moves(&a, opcode, here.mr, 1, most + 1, &wc) &&
 	     check(wc.status == IBV_WC_LOC_LEN_ERR, "one byte more: %s",
 		   ibv_wc_status_str(wc.status)) &&
+	     check(endpoint_state(&a) == failed, "the sender is not in %s",
+		   state_name(failed)) &&
 	     check(!ibv_poll_cq(b.recv_cq, 1, &wc), "the receive is used up") &&
 	     has_come(opcode, THERE);
 	pair_destroy(&a, &b);
@@ -181,12 +186,138 @@ static bool received(enum ibv_wr_opcode opcode)
 
 static bool send_of_most(void)
 {
-	return received(IBV_WR_SEND);
+	return received(IBV_QPT_RC, IBV_WR_SEND);
+}
+
+static bool send_with_imm_of_most(void)
+{
+	return received(IBV_QPT_RC, IBV_WR_SEND_WITH_IMM);
 }
 
 static bool write_with_imm_of_most(void)
 {
-	return received(IBV_WR_RDMA_WRITE_WITH_IMM);
+	return received(IBV_QPT_RC, IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
+static bool uc_send_of_most(void)
+{
+	return received(IBV_QPT_UC, IBV_WR_SEND);
+}
+
+static bool uc_write_with_imm_of_most(void)
+{
+	return received(IBV_QPT_UC, IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
+/* Whose length is looked at before the key that there is not. */
+static bool one_more_with_inv(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_sge sge = { .addr = (uintptr_t)there.memory,
+			       .length = most,
+			       .lkey = there.mr->lkey };
+	struct endpoint a, b;
+	struct ibv_wc wc;
+	bool ok;
+
+	clear();
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	post_recv(&b, RECEIVE_ID, &sge, 1);
+	ok = moves(&a, IBV_WR_SEND_WITH_INV, here.mr, 1, most + 1, &wc) &&
+	     check(wc.status == IBV_WC_LOC_LEN_ERR, "%s",
+		   ibv_wc_status_str(wc.status)) &&
+	     check(!ibv_poll_cq(b.recv_cq, 1, &wc), "the receive is used up") &&
+	     check(endpoint_state(&b) == IBV_QPS_RTS, "the peer has left RTS");
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+/* A WRITE, which needs nobody's receive, and one byte more. */
+static bool written(struct endpoint *a, uint32_t srqn)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)here.memory,
+			       .length = most,
+			       .lkey = here.mr->lkey };
+	struct ibv_send_wr wr = send_wr(REQUEST_ID, IBV_WR_RDMA_WRITE, &sge, 1);
+	bool ok;
+
+	clear();
+	wr.qp_type.xrc.remote_srqn = srqn;
+	send_wr_aim(&wr, (uintptr_t)there.memory, there.mr->rkey);
+	post_send(a, &wr);
+	ok = cq_expect(a->send_cq, REQUEST_ID, IBV_WC_SUCCESS) &&
+	     has_come(IBV_WR_RDMA_WRITE, HERE);
+	clear();
+	sge.length++;
+	post_send(a, &wr);
+	return ok && cq_expect(a->send_cq, REQUEST_ID, IBV_WC_LOC_LEN_ERR) &&
+	       has_come(IBV_WR_RDMA_WRITE, THERE);
+}
+
+static bool uc_write_of_most(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UC);
+	struct endpoint a, b;
+	bool ok;
+
+	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	ok = written(&a, 0);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
+static void open_xrc(struct xrc *xrc)
+{
+	xrc_open_domain(xrc, &setup);
+	xrc->srq[0] = xrc_create_srq(xrc, 1, 1);
+	xrc_connect(xrc);
+}
+
+static bool xrc_write_of_most(void)
+{
+	struct ibv_send_wr wr;
+	struct xrc xrc;
+	bool ok;
+
+	open_xrc(&xrc);
+	xrc_aim(&xrc, 0, &wr);
+	ok = written(&xrc.a, wr.qp_type.xrc.remote_srqn);
+	xrc_close(&xrc);
+	return ok;
+}
+
+/* Into a receive of the queue that it names, which stays for one byte more. */
+static bool xrc_send_of_most(void)
+{
+	struct ibv_sge from = { .addr = (uintptr_t)here.memory,
+				.length = most,
+				.lkey = here.mr->lkey };
+	struct ibv_sge to = { .addr = (uintptr_t)there.memory,
+			      .length = most,
+			      .lkey = there.mr->lkey };
+	struct ibv_recv_wr *bad,
+		receive = { .wr_id = RECEIVE_ID, .sg_list = &to, .num_sge = 1 };
+	struct ibv_send_wr wr = send_wr(REQUEST_ID, IBV_WR_SEND, &from, 1);
+	struct xrc xrc;
+	bool ok;
+
+	open_xrc(&xrc);
+	xrc_aim(&xrc, 0, &wr);
+	clear();
+	ok = check(!ibv_post_srq_recv(xrc.srq[0], &receive, &bad), "receive");
+	post_send(&xrc.a, &wr);
+	ok = ok && cq_expect(xrc.a.send_cq, REQUEST_ID, IBV_WC_SUCCESS) &&
+	     cq_expect(xrc.cq, RECEIVE_ID, IBV_WC_SUCCESS) &&
+	     has_come(IBV_WR_SEND, HERE);
+	clear();
+	from.length++;
+	ok = ok &&
+	     check(!ibv_post_srq_recv(xrc.srq[0], &receive, &bad), "receive");
+	post_send(&xrc.a, &wr);
+	ok = ok && cq_expect(xrc.a.send_cq, REQUEST_ID, IBV_WC_LOC_LEN_ERR) &&
+	     cq_stays_empty(xrc.cq, 0) && has_come(IBV_WR_SEND, THERE);
+	xrc_close(&xrc);
+	return ok;
 }
 
 static const struct kind kinds[] = {
@@ -196,6 +327,24 @@ static const struct kind kinds[] = {
 	{ "direct READ", IBV_WR_RDMA_READ, 1, true },
 	{ "direct WRITE of two pieces", IBV_WR_RDMA_WRITE, 2, true },
 	{ "direct READ of two pieces", IBV_WR_RDMA_READ, 2, true },
+};
+
+static const struct {
+	const char *name;
+	bool (*run)(void);
+} others[] = {
+	{ "SEND of max_msg_sz, and one byte more", send_of_most },
+	{ "SEND with immediate data of max_msg_sz, and one byte more",
+	  send_with_imm_of_most },
+	{ "WRITE with immediate data of max_msg_sz, and one byte more",
+	  write_with_imm_of_most },
+	{ "SEND with invalidation of one byte more", one_more_with_inv },
+	{ "UC: WRITE of max_msg_sz, and one byte more", uc_write_of_most },
+	{ "UC: SEND of max_msg_sz, and one byte more", uc_send_of_most },
+	{ "UC: WRITE with immediate data of max_msg_sz, and one byte more",
+	  uc_write_with_imm_of_most },
+	{ "XRC: WRITE of max_msg_sz, and one byte more", xrc_write_of_most },
+	{ "XRC: SEND of max_msg_sz, and one byte more", xrc_send_of_most },
 };
 
 int main(int argc, char **argv)
@@ -215,9 +364,8 @@ int main(int argc, char **argv)
 		tap_ok(one_more(&kinds[i]), "%s of one byte more",
 		       kinds[i].name);
 	}
-	tap_ok(send_of_most(), "SEND of max_msg_sz, and one byte more");
-	tap_ok(write_with_imm_of_most(),
-	       "WRITE with immediate data of max_msg_sz, and one byte more");
+	for (i = 0; i < COUNT(others); i++)
+		tap_ok(others[i].run(), "%s", others[i].name);
 	tap_must(!ibv_dereg_mr(null_mr), "ibv_dereg_mr");
 	close_side(&there);
 	close_side(&here);
