@@ -473,7 +473,7 @@ static bool case_no_receive(struct stage *stage)
 	       transfer(&datagram, GRH_BYTES);
 }
 
-static bool case_too_long(struct stage *stage)
+static bool is_too_long(struct stage *stage, enum ibv_wr_opcode opcode)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
 	struct datagram datagram;
@@ -485,6 +485,7 @@ static bool case_too_long(struct stage *stage)
 	endpoint_connect(&sender, NULL);
 	datagram = datagram_to_b(stage, device_mtu(&stage->setup.a_dev) + 1);
 	datagram.from = &sender;
+	datagram.opcode = opcode;
 	post_receive(&datagram, GRH_BYTES);
 	error = try_send(&datagram);
 	if (error)
@@ -500,6 +501,12 @@ static bool case_too_long(struct stage *stage)
 	datagram.seed = device_mtu(&stage->setup.a_dev) + 2;
 	return send_datagram(&datagram) &&
 	       cq_expect(stage->b.recv_cq, datagram.seed, IBV_WC_SUCCESS) && ok;
+}
+
+static bool case_too_long(struct stage *stage)
+{
+	return is_too_long(stage, IBV_WR_SEND) &&
+	       is_too_long(stage, IBV_WR_SEND_WITH_IMM);
 }
 
 static bool case_many_handles(struct stage *stage)
