@@ -126,6 +126,20 @@ static bool dmabuf_refused(struct stage *stage)
 	       check(!dmabuf_mr_of(stage, other_fd, 0, 4096), "no dma-buf");
 }
 
+/* ib_uverbs does not know this right of it, so no window can be bound to it. */
+static bool dmabuf_no_windows(struct stage *stage)
+{
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(stage->setup->a_dev.pd, 0,
+					      DMABUF_BYTES, DMABUF_IOVA, buf.fd,
+					      ACCESS_ALL | IBV_ACCESS_MW_BIND);
+
+	if (mr)
+		ibv_dereg_mr(mr);
+	return check(!mr, "a region for windows") &&
+	       check(errno == EINVAL || errno == EOPNOTSUPP, "%s",
+		     strerror(errno));
+}
+
 /* The library has no way to say which buffer it would be. */
 static bool dmabuf_again(struct stage *stage)
 {
@@ -164,6 +178,7 @@ static const struct region_case cases[] = {
 	{ dmabuf_of_peer, "dma-buf: a peer reads and writes", true },
 	{ dmabuf_outlives_fd, "dma-buf: its descriptor is closed", true },
 	{ dmabuf_refused, "dma-buf: what is refused", true },
+	{ dmabuf_no_windows, "dma-buf: no region for windows", true },
 	{ dmabuf_bounds, "dma-buf: out of bounds", true },
 	{ dmabuf_again, "dma-buf: registered again", true },
 };
