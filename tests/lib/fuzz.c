@@ -14,14 +14,17 @@
 #include "device.h"
 #include "fuzz.h"
 #include "setup.h"
+#include "stuck.h"
 #include "tap.h"
 
-enum { MAX_FD = 64, MAX_GOALS = 32 };
+enum { MAX_FD = 64, MAX_GOALS = 32, WATCH_MS = 5000 };
 
 const char *fuzz_device, *fuzz_peer;
 
 /* Of all processes. */
 static atomic_uint *counts;
+/* Processes that did not end by themselves. */
+static unsigned int hangs;
 
 static void share_counts(void)
 {
@@ -33,7 +36,12 @@ static void share_counts(void)
 
 void fuzz_count(unsigned int goal)
 {
-	atomic_fetch_add(&counts[goal], 1);
+	fuzz_add(goal, 1);
+}
+
+void fuzz_add(unsigned int goal, unsigned int n)
+{
+	atomic_fetch_add(&counts[goal], n);
 }
 
 /* @share: of a process's own number of steps, all processes together. */
@@ -119,11 +127,19 @@ static pid_t start(fuzz_main main, uint64_t seed, unsigned int steps)
 	_exit(0);
 }
 
-/* The status says how the process ended; -1: it did not, and was killed. */
+/* What it spoiled is in user space; the kernel waits for nothing of that. */
+static bool hangs_well(pid_t pid, unsigned int fate)
+{
+	bool stuck = is_stuck(pid, WATCH_MS * slowness());
+
+	hangs++;
+	return check(!stuck, "the process hangs in the kernel") &&
+	       check(fate & FUZZ_MAY_HANG, "the process hangs");
+}
+
+/* The status says how the process ended. */
 static bool ended_well(int status, unsigned int fate)
 {
-	if (status == -1)
-		return check(fate & FUZZ_MAY_HANG, "the process hangs");
 	if (WIFSIGNALED(status))
 		return check((fate & FUZZ_MAY_CRASH) &&
 				     WTERMSIG(status) != SIGKILL,
@@ -145,11 +161,12 @@ static bool await(pid_t pid, struct neighbours *neighbours, unsigned int fate)
 			continue;
 		if (killed)
 			bail("the process can't be killed");
+		ok = hangs_well(pid, fate) && ok;
 		kill(pid, SIGKILL);
 		killed = true;
 		end = deadline();
 	}
-	ok = ended_well(killed ? -1 : status, fate) && ok;
+	ok = (killed || ended_well(status, fate)) && ok;
 	return ok && neighbours_work(neighbours);
 }
 
@@ -198,6 +215,8 @@ int fuzz_run(int argc, char **argv, fuzz_main main, unsigned int steps,
 	for (i = 0; i < processes || now_ms() < begin + 60000ULL * minutes; i++)
 		if (!run_one(&argc, argv, main, seed + i, steps, fate))
 			break;
+	if (fate & FUZZ_MAY_HANG)
+		tap_note("%u processes did not end by themselves", hangs);
 	report_goals(goals, (double)i * steps / own_steps);
 	return tap_end();
 }

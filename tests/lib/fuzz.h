@@ -16,7 +16,7 @@ typedef void (*fuzz_main)(struct random_state *random, unsigned int steps);
 enum fuzz_fate {
 	FUZZ_ENDS = 0,
 	FUZZ_MAY_CRASH = 1 << 0, /* a signal */
-	FUZZ_MAY_HANG = 1 << 1,	 /* it waits for what it spoiled */
+	FUZZ_MAY_HANG = 1 << 1,	 /* for what it spoiled, not in the kernel */
 };
 
 /*
@@ -30,6 +30,8 @@ struct fuzz_goal {
 
 /* Another one of the goal of this index; children of the process may call it. */
 void fuzz_count(unsigned int goal);
+/* As many more. */
+void fuzz_add(unsigned int goal, unsigned int n);
 
 /*
  * Run @main in processes of their own, one after the other, each with its own
