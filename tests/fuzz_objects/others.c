@@ -13,15 +13,44 @@
 
 /* --- mapped windows ----------------------------------------------------------- */
 
+/* Most pairs are of types that map nothing. */
+static struct pair *pair_that_maps(struct worker *worker)
+{
+	struct pair *pair = NULL;
+	unsigned int i;
+
+	for (i = 0; i < SLOTS; i++) {
+		pair = any(worker, KIND_PAIR);
+		if (pair && pair->ends[0].options.type == IBV_QPT_RC)
+			break;
+	}
+	return pair;
+}
+
+/* And most regions are of other domains. */
+static struct area *area_for(struct worker *worker, const struct pair *pair)
+{
+	struct area *area = NULL;
+	unsigned int i;
+
+	for (i = 0; i < SLOTS; i++) {
+		area = any(worker, KIND_MR);
+		if (area && area->mr->pd == pair->ends[1].qp->pd)
+			break;
+	}
+	return area;
+}
+
 static void *new_window(struct worker *worker)
 {
-	struct pair *pair = any(worker, KIND_PAIR);
-	struct area *area = any(worker, KIND_MR);
+	struct pair *pair = pair_that_maps(worker);
+	struct area *area;
 	struct place place = any_place(worker);
 	uint32_t length = 1 + below(worker, MEMORY_BYTES / 2);
 
 	if (!pair)
 		return NULL;
+	area = area_for(worker, pair);
 	/* most of them inside: what has to match besides is rare enough */
 	if (area && !one_of(worker, 4)) {
 		place = (struct place){ area->addr, area->mr->rkey };
