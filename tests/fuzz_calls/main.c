@@ -27,7 +27,7 @@
 
 enum { ROUND = 1000, OBJECT_STEPS = 1500, MAX_MAPS = 256 };
 
-static const struct fuzz_goal goals[] = {
+static struct fuzz_goal goals[] = {
 	[GOAL_ROUNDS] = { "rounds", 10 },
 	[GOAL_IOCTLS] = { "ioctls accepted as they were", 300 },
 	[GOAL_CHANGED_IOCTLS] = { "changed ioctls accepted", 200 },
@@ -36,31 +36,44 @@ static const struct fuzz_goal goals[] = {
 	[GOAL_CONTEXTS] = { "calls accepted of files without a context", 10 },
 	[GOAL_DOORBELLS] = { "doorbells accepted", 200 },
 	[GOAL_MAPPINGS] = { "mappings", 100 },
+	/* only on a device whose memory is a region's */
+	[GOAL_CONTEXT_MAPPINGS] = { NULL, 20 },
 	{ NULL, 0 },
 };
 
 static struct worker worker;
 
-static struct mapping {
-	uint64_t offset;
-	size_t length;
-} mappings[MAX_MAPS];
-static unsigned int mapping_count;
+/* What is mapped of a file, and so can be. */
+struct mappings {
+	const char *name; /* a part of it */
+	int fd;
+	unsigned int goal;
+	unsigned int count;
+	struct mapping {
+		uint64_t offset;
+		size_t length;
+	} of[MAX_MAPS];
+};
 
-/* What of the doorbell file is mapped, and so can be. */
-static void find_mappings(void)
+/* Device memory of a region is mapped of the context's own file, all else is not. */
+static struct mappings doorbell = { .name = "[mic_doorbell]",
+				    .goal = GOAL_MAPPINGS };
+static struct mappings context = { .name = "/dev/infiniband/uverbs",
+				   .goal = GOAL_CONTEXT_MAPPINGS };
+
+static void find_mappings(struct mappings *mappings)
 {
 	unsigned long start, end, offset;
 	char line[512];
 	FILE *file = fopen("/proc/self/maps", "re");
 
-	while (file && mapping_count < MAX_MAPS &&
+	while (file && mappings->count < MAX_MAPS &&
 	       fgets(line, sizeof(line), file)) {
-		if (!strstr(line, "mic_doorbell") ||
+		if (!strstr(line, mappings->name) ||
 		    sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) != 3)
 			continue;
-		mappings[mapping_count].offset = offset;
-		mappings[mapping_count++].length = end - start;
+		mappings->of[mappings->count].offset = offset;
+		mappings->of[mappings->count++].length = end - start;
 	}
 	if (file)
 		fclose(file);
@@ -76,8 +89,11 @@ static void record(void)
 	for (i = 0; i < OBJECT_STEPS; i++)
 		one_step(&worker);
 	recording = false;
-	find_mappings();
-	if (!commands_kept() || !mapping_count)
+	doorbell.fd = fuzz_doorbell_fd();
+	context.fd = dev.ctx->cmd_fd;
+	find_mappings(&doorbell);
+	find_mappings(&context);
+	if (!commands_kept() || !doorbell.count || doorbell.fd < 0)
 		exit(1);
 }
 
@@ -132,21 +148,24 @@ static void ring(struct random_state *random, int fd)
 		fuzz_count(GOAL_DOORBELLS);
 }
 
-static void map(struct random_state *random, int fd)
+/* Whole, in part, or more than there is. */
+static void map(struct random_state *random, const struct mappings *mappings)
 {
-	struct mapping mapping = mappings[random_below(random, mapping_count)];
+	struct mapping mapping = {};
 	uint8_t *addr;
 
-	if (random_below(random, 2))
+	if (mappings->count)
+		mapping = mappings->of[random_below(random, mappings->count)];
+	if (!mapping.length || random_below(random, 2))
 		mapping.length = (1 + random_below(random, 64)) * PAGE_BYTES;
 	if (!random_below(random, 4))
 		mapping.offset = fuzz_number(random) % 256 * PAGE_BYTES;
 	addr = mmap(NULL, mapping.length, PROT_READ | PROT_WRITE,
-		    random_below(random, 8) ? MAP_SHARED : MAP_PRIVATE, fd,
-		    mapping.offset);
+		    random_below(random, 8) ? MAP_SHARED : MAP_PRIVATE,
+		    mappings->fd, mapping.offset);
 	if (addr == MAP_FAILED)
 		return;
-	fuzz_count(GOAL_MAPPINGS);
+	fuzz_count(mappings->goal);
 	*(volatile uint8_t *)&addr[random_below(random, mapping.length)] = 0xff;
 	munmap(addr, mapping.length);
 }
@@ -154,23 +173,19 @@ static void map(struct random_state *random, int fd)
 /* What is left is for the kernel to clean up. */
 static void round_of_calls(struct random_state *random, unsigned int steps)
 {
-	int doorbell_fd;
-
 	random_seed(&worker.random, random_next(random));
 	record();
-	doorbell_fd = fuzz_doorbell_fd();
-	if (doorbell_fd < 0)
-		exit(1);
 	while (steps--) {
 		switch (random_below(random, 64)) {
 		case 0:
 			replay_fresh(random);
 			break;
 		case 1 ... 8:
-			ring(random, doorbell_fd);
+			ring(random, doorbell.fd);
 			break;
 		case 9 ... 16:
-			map(random, doorbell_fd);
+			map(random,
+			    random_below(random, 4) ? &doorbell : &context);
 			break;
 		default:
 			replay_some(random);
@@ -207,7 +222,13 @@ static void calls(struct random_state *random, unsigned int steps)
 		start_round(random, ROUND);
 }
 
+/* usage: fuzz_calls [region] and what fuzz_run() takes; region: see the goals */
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], "region")) {
+		goals[GOAL_CONTEXT_MAPPINGS].name = "mappings of device memory";
+		argc--;
+		argv++;
+	}
 	return fuzz_run(argc, argv, calls, 20000, FUZZ_ENDS, goals);
 }
