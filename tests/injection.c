@@ -8,13 +8,11 @@
  * usage: injection [--device NAME] [--peer NAME] NETDEV, one without a device
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fail.h"
@@ -30,22 +28,9 @@
  * A device has thousands of allocations, nearly all of them of ib_core: of those
  * behind the first ones only some fail in one run, and others in the next.
  */
-enum { MOST = 20000, LINK_EACH = 60, LINK_STEP = 37 };
+enum { LINK_EACH = 60, LINK_STEP = 37 };
 
 struct bench bench;
-
-static unsigned int open_files(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	if (!dir)
-		bail("/proc/self/fd: %s", strerror(errno));
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
 
 /* --- verbs: each returns an object or NULL, and there is one to undo it ------- */
 
@@ -258,20 +243,6 @@ static int destroy_ah(void *ah)
 	return ibv_destroy_ah(ah);
 }
 
-void *done(int error)
-{
-	static char success;
-
-	errno = error;
-	return error ? NULL : &success;
-}
-
-int nothing(void *object)
-{
-	(void)object;
-	return 0;
-}
-
 static const union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 7 } };
 
 static void *attach(void)
@@ -311,21 +282,44 @@ static int shrink_srq(void *object)
 	return ibv_modify_srq(bench.srq, &attr, IBV_SRQ_MAX_WR);
 }
 
-/* If it fails, the region has lost its memory and may only be deregistered. */
-static void *rereg_mr(void)
+/* If it fails, the region may have lost its memory, and may only be deregistered. */
+static void *rereg(int flags)
 {
 	struct region *memory = &bench.setup->a_mem;
 	struct ibv_mr *mr = reg_mr();
-	int error;
+	int access = 0, error;
 
-	if (!mr || !ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
-				 memory->addr + 1, memory->length - 1, 0))
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		access = IBV_ACCESS_LOCAL_WRITE;
+	if (!mr || !ibv_rereg_mr(mr, flags, bench.other_pd, memory->addr + 1,
+				 memory->length - 1, access))
 		return mr;
 	error = errno;
 	if (ibv_dereg_mr(mr))
 		bail("a region can't be deregistered");
 	errno = error;
 	return NULL;
+}
+
+static void *rereg_translation(void)
+{
+	return rereg(IBV_REREG_MR_CHANGE_TRANSLATION);
+}
+
+static void *rereg_access(void)
+{
+	return rereg(IBV_REREG_MR_CHANGE_ACCESS);
+}
+
+static void *rereg_pd(void)
+{
+	return rereg(IBV_REREG_MR_CHANGE_PD);
+}
+
+static void *rereg_all(void)
+{
+	return rereg(IBV_REREG_MR_CHANGE_TRANSLATION |
+		     IBV_REREG_MR_CHANGE_ACCESS | IBV_REREG_MR_CHANGE_PD);
 }
 
 static void *reset_qp(void)
@@ -348,16 +342,15 @@ static void *query_qp(void)
 	return done(ibv_query_qp(bench.b.qp, &attr, IBV_QP_STATE, &init));
 }
 
-/*
- * Not ibv_reg_dmabuf_mr(): dma_buf_vmap() itself warns when the exporter has no
- * memory left.
- */
 static const struct verb verbs[] = {
 	{ "ibv_open_device", open_device, close_device },
 	{ "ibv_import_device", import_device, close_device },
 	{ "ibv_alloc_pd", alloc_pd, dealloc_pd },
 	{ "ibv_reg_mr", reg_mr, dereg_mr },
-	{ "ibv_rereg_mr", rereg_mr, dereg_mr },
+	{ "ibv_rereg_mr, memory", rereg_translation, dereg_mr },
+	{ "ibv_rereg_mr, rights", rereg_access, dereg_mr },
+	{ "ibv_rereg_mr, domain", rereg_pd, dereg_mr },
+	{ "ibv_rereg_mr, all of it", rereg_all, dereg_mr },
 	{ "ibv_alloc_null_mr", null_mr, dereg_mr },
 	{ "ibv_alloc_dm", alloc_dm, free_dm },
 	{ "ibv_reg_dm_mr", dm_mr, dereg_mr },
@@ -383,82 +376,10 @@ static const struct verb verbs[] = {
 
 /* --- the cases ---------------------------------------------------------------- */
 
-/* What @verb may say when memory is short, or user memory is not there. */
+/* The library finds words of its own for a device that can't be opened. */
 static bool is_expected(const struct verb *verb, int error)
 {
-	/* The library finds words of its own for a device that can't be opened. */
-	if (verb->destroy == close_device)
-		return true;
-	return error == ENOMEM || error == EFAULT || error == EAGAIN ||
-	       /* the way to a peer, which the network looks for */
-	       error == ENOBUFS ||
-	       /* libibverbs knows no better when a query fails */
-	       error == EIO || error == ENOSYS;
-}
-
-/* Verbs, and how far apart failures are after the first @each. */
-struct table {
-	const struct verb *verbs;
-	unsigned int each;
-	unsigned int step;
-};
-
-static unsigned int after(const struct table *table, unsigned int n)
-{
-	if (n < table->each)
-		return n + 1;
-	/* the first step ends anywhere */
-	return n +
-	       (n == table->each ? 1 + time(NULL) % table->step : table->step);
-}
-
-/* Returns how many failures the verb went through, or -1. */
-static int fail_each(const struct table *table, const struct verb *verb)
-{
-	unsigned int n, last = 0, tried = 0, refused = 0;
-	bool failed = true, ok = true;
-	void *object;
-	int error;
-
-	for (n = 1; failed && n < MOST; n = after(table, n)) {
-		fail_nth(n);
-		errno = 0;
-		object = verb->create();
-		error = errno;
-		failed = has_failed();
-		fail_nth(0);
-		if (object)
-			ok &= check(!verb->destroy(object),
-				    "failure %u: it can't be undone", n);
-		else
-			ok &= check(failed && is_expected(verb, error),
-				    "failure %u: %s", n, strerror(error));
-		refused += !object;
-		tried += failed;
-		last = failed ? n : last;
-	}
-	tap_note("%s: %u failures, %u of them passed on; the last was the %u.",
-		 verb->name, tried, refused, last);
-	return check(n < MOST, "it does not end") && ok ? (int)tried : -1;
-}
-
-static bool run_verb(const struct table *table, const struct verb *verb)
-{
-	unsigned int files = open_files();
-	void *object;
-	int failures;
-
-	object = verb->create();
-	if (!check(object, "it fails without help: %s", strerror(errno)) ||
-	    !check(!verb->destroy(object), "it can't be undone"))
-		return false;
-	failures = fail_each(table, verb);
-	object = verb->create();
-	return check(object, "it fails afterwards: %s", strerror(errno)) &&
-	       check(!verb->destroy(object), "it can't be undone") &&
-	       check(open_files() == files, "files were left open: %u, not %u",
-		     open_files(), files) &&
-	       check(failures > 0, "nothing has failed");
+	return verb->destroy == close_device || verb_is_short(verb, error);
 }
 
 static void bench_open(struct setup *setup)
@@ -468,23 +389,27 @@ static void bench_open(struct setup *setup)
 	bench.setup = setup;
 	bench.ctx = setup->a_dev.ctx;
 	bench.pd = setup->a_dev.pd;
+	bench.other_pd = alloc_pd();
 	bench.cq = create_cq();
 	bench.srq = create_srq();
 	bench.dm = alloc_dm();
 	bench.xrcd = open_xrcd();
-	if (!bench.cq || !bench.srq || !bench.dm || !bench.xrcd)
+	if (!bench.other_pd || !bench.cq || !bench.srq || !bench.dm ||
+	    !bench.xrcd)
 		bail("objects to try with: %s", strerror(errno));
 	endpoint_create(&bench.ud, &setup->a_dev, &options);
 	options.type = IBV_QPT_RC;
 	pair_create(&bench.a, &setup->a_dev, &bench.b, &setup->b_dev, &options);
 	qp_verbs_open();
 	memory_verbs_open();
+	counter_verbs_open();
 	link_verbs_open();
 }
 
 static void bench_close(void)
 {
 	link_verbs_close();
+	counter_verbs_close();
 	memory_verbs_close();
 	qp_verbs_close();
 	endpoint_destroy(&bench.ud);
@@ -493,15 +418,20 @@ static void bench_close(void)
 	tap_must(!ibv_free_dm(bench.dm), "ibv_free_dm");
 	tap_must(!ibv_destroy_srq(bench.srq), "ibv_destroy_srq");
 	tap_must(!ibv_destroy_cq(bench.cq), "ibv_destroy_cq");
+	tap_must(!ibv_dealloc_pd(bench.other_pd), "ibv_dealloc_pd");
 }
 
 int main(int argc, char **argv)
 {
-	static const struct table tables[] = {
-		{ verbs, MOST, 1 },
-		{ qp_verbs, MOST, 1 },
-		{ memory_verbs, MOST, 1 },
-		{ link_verbs, LINK_EACH, LINK_STEP },
+	static const struct {
+		const struct verb *verbs;
+		struct failures failures;
+	} tables[] = {
+		{ verbs, { VERB_MOST, 1, is_expected } },
+		{ qp_verbs, { VERB_MOST, 1, is_expected } },
+		{ memory_verbs, { VERB_MOST, 1, is_expected } },
+		{ counter_verbs, { VERB_MOST, 1, is_expected } },
+		{ link_verbs, { LINK_EACH, LINK_STEP, is_expected } },
 	};
 	struct neighbours neighbours;
 	const struct verb *verb;
@@ -520,7 +450,7 @@ int main(int argc, char **argv)
 	bench_open(&setup);
 	for (i = 0; i < COUNT(tables); i++)
 		for (verb = tables[i].verbs; verb->name; verb++)
-			tap_ok(run_verb(&tables[i], verb) &&
+			tap_ok(verb_survives(verb, &tables[i].failures) &&
 				       neighbours_work(&neighbours),
 			       "%s", verb->name);
 	bench_close();

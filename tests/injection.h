@@ -6,13 +6,7 @@
 #define TESTS_INJECTION_H
 
 #include "setup.h"
-
-/* Creating returns an object or NULL with errno; undoing 0, or it failed. */
-struct verb {
-	const char *name;
-	void *(*create)(void);
-	int (*destroy)(void *object);
-};
+#include "verb.h"
 
 /* What verbs need that are tried here. */
 struct bench {
@@ -20,6 +14,7 @@ struct bench {
 	const char *netdev;
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	struct ibv_pd *other_pd;
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct ibv_dm *dm;
@@ -31,24 +26,23 @@ struct bench {
 
 extern struct bench bench;
 
-/* For verbs without an object: a pointer stands for success. */
-void *done(int error);
-int nothing(void *object);
-
 /* Those that several parts need. @fd: as in struct ibv_xrcd_init_attr. */
 void *open_xrcd_of(int fd);
 int close_xrcd(void *xrcd);
 void *create_xrc_recv(void);
 int destroy_qp(void *qp);
 
-/* Those of injection_{qps,memory,link}.c; the last has no name. */
-extern const struct verb qp_verbs[], memory_verbs[], link_verbs[];
+/* Those of injection_{qps,memory,counters,link}.c; the last has no name. */
+extern const struct verb qp_verbs[], memory_verbs[], counter_verbs[],
+	link_verbs[];
 
 /* What they need, before anything fails, and afterwards. */
 void qp_verbs_open(void);
 void qp_verbs_close(void);
 void memory_verbs_open(void);
 void memory_verbs_close(void);
+void counter_verbs_open(void);
+void counter_verbs_close(void);
 void link_verbs_open(void);
 void link_verbs_close(void);
 

@@ -13,6 +13,7 @@
 #include <infiniband/micdv.h>
 #include <rdma/mic-abi.h>
 
+#include "dmabuf.h"
 #include "fuzz.h"
 #include "injection.h"
 #include "tap.h"
@@ -24,10 +25,13 @@ enum {
 };
 
 #define DEMAND_BYTES (DEMAND_PAGES * PAGE_BYTES)
+#define BUF_BYTES (4 * PAGE_BYTES)
 
 static struct endpoint a, b; /* connected all the time */
 static struct ibv_mr *demand;
 static void *demand_memory;
+static struct dmabuf buf;
+static struct ibv_mr *keeps_buf;
 
 static void *reg_demand(void)
 {
@@ -42,6 +46,15 @@ static void *reg_implicit(void)
 static int dereg_mr(void *mr)
 {
 	return ibv_dereg_mr(mr);
+}
+
+/*
+ * A second region of the buffer: dma_buf_vmap() itself warns when the exporter has no
+ * memory to map it for the first one.
+ */
+static void *reg_dmabuf(void)
+{
+	return ibv_reg_dmabuf_mr(bench.pd, 0, BUF_BYTES, 0, buf.fd, ACCESS_ALL);
 }
 
 /* Brought in, and out again afterwards. */
@@ -123,13 +136,11 @@ static int unwatch(void *object)
 	return 0;
 }
 
-/*
- * ibv_import_pd() does not ask the kernel. What exports dma-bufs here writes a warning
- * to the kernel's log when its own memory is short, so there is no ibv_reg_dmabuf_mr().
- */
+/* ibv_import_pd() does not ask the kernel. */
 const struct verb memory_verbs[] = {
 	{ "ibv_reg_mr, on demand", reg_demand, dereg_mr },
 	{ "ibv_reg_mr, the whole address space", reg_implicit, dereg_mr },
+	{ "ibv_reg_dmabuf_mr", reg_dmabuf, dereg_mr },
 	{ "ibv_advise_mr", advise, bring_out },
 	{ "ibv_import_mr", import_mr, unimport_mr },
 	{ "ibv_import_dm", import_dm, unimport_dm },
@@ -151,10 +162,15 @@ void memory_verbs_open(void)
 	demand = reg_demand();
 	if (!demand)
 		bail("no region on demand: %s", strerror(errno));
+	keeps_buf = dmabuf_create(&buf, BUF_BYTES) ? reg_dmabuf() : NULL;
+	if (!keeps_buf)
+		bail("no region of a dma-buf: %s", strerror(errno));
 }
 
 void memory_verbs_close(void)
 {
+	tap_must(!ibv_dereg_mr(keeps_buf), "ibv_dereg_mr");
+	dmabuf_destroy(&buf);
 	tap_must(!ibv_dereg_mr(demand), "ibv_dereg_mr");
 	munmap(demand_memory, DEMAND_BYTES);
 	pair_destroy(&a, &b);

@@ -17,6 +17,7 @@ enum { PORT = 1 };
 
 /* Not connected yet; the peer of each is itself. */
 static struct endpoint rc, uc, ud, xrc;
+static struct endpoint drained; /* connected, and in SQD all the time */
 static struct ibv_qp *target;
 static int file; /* has an XRC domain */
 
@@ -118,26 +119,31 @@ static int to_init(const struct endpoint *ep)
 						  IBV_QP_ACCESS_FLAGS));
 }
 
+static struct ibv_ah_attr path_to(const union ibv_gid *gid)
+{
+	return (struct ibv_ah_attr){
+		.is_global = 1,
+		.port_num = PORT,
+		.grh = { .dgid = *gid,
+			 .sgid_index = bench.setup->a_dev.gid_index,
+			 .hop_limit = 64 },
+	};
+}
+
 static int to_rtr(const struct endpoint *ep)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
 		.dest_qp_num = ep->qp->qp_num,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = { .dgid = bench.setup->b_dev.gid,
-				 .sgid_index = bench.setup->a_dev.gid_index,
-				 .hop_limit = 64 },
-		},
+		.ah_attr = path_to(&bench.setup->b_dev.gid),
 	};
 	int mask = IBV_QP_STATE;
 
 	if (ep != &ud)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			IBV_QP_RQ_PSN;
-	if (ep == &rc)
+	if (ep == &rc || ep == &drained)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	return ibv_modify_qp(ep->qp, &attr, mask);
 }
@@ -147,7 +153,7 @@ static int to_rts(const struct endpoint *ep)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
 	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (ep == &rc || ep == &xrc)
+	if (ep != &uc && ep != &ud)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	return ibv_modify_qp(ep->qp, &attr, mask);
@@ -200,6 +206,40 @@ static void *to_error(void)
 	return done(error) ? &rc : NULL;
 }
 
+/* Another path, which it has if nothing fails, or the one it had. */
+static int set_path(const union ibv_gid *gid)
+{
+	struct ibv_qp_attr attr = { .ah_attr = path_to(gid) };
+
+	return ibv_modify_qp(drained.qp, &attr, IBV_QP_AV);
+}
+
+static bool has_path(const union ibv_gid *gid)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	return !ibv_query_qp(drained.qp, &attr, IBV_QP_AV, &init) &&
+	       !memcmp(&attr.ah_attr.grh.dgid, gid, sizeof(*gid));
+}
+
+static void *other_path(void)
+{
+	int error = set_path(&bench.setup->a_dev.gid);
+
+	if (error && !has_path(&bench.setup->b_dev.gid))
+		bail("a path that could not be set is there");
+	return done(error);
+}
+
+static int first_path(void *object)
+{
+	(void)object;
+	if (!has_path(&bench.setup->a_dev.gid))
+		return EADDRNOTAVAIL;
+	return set_path(&bench.setup->b_dev.gid);
+}
+
 const struct verb qp_verbs[] = {
 	{ "ibv_create_qp, UC", create_uc, destroy_qp },
 	{ "ibv_create_qp_ex, XRC initiator", create_xrc_send, destroy_qp },
@@ -212,6 +252,7 @@ const struct verb qp_verbs[] = {
 	{ "ibv_modify_qp, UD from RESET to RTS", go_ud, reset },
 	{ "ibv_modify_qp, XRC from RESET to RTS", go_xrc, reset },
 	{ "ibv_modify_qp, to ERR", to_error, reset },
+	{ "ibv_modify_qp, another path in SQD", other_path, first_path },
 	{ NULL, NULL, NULL },
 };
 
@@ -228,6 +269,10 @@ void qp_verbs_open(void)
 	create(&uc, IBV_QPT_UC);
 	create(&ud, IBV_QPT_UD);
 	create(&xrc, IBV_QPT_XRC_SEND);
+	create(&drained, IBV_QPT_RC);
+	if (to_init(&drained) || to_rtr(&drained) || to_rts(&drained) ||
+	    endpoint_set_state(&drained, IBV_QPS_SQD))
+		bail("a queue pair does not come to SQD");
 	file = memfd_create("xrc", MFD_CLOEXEC);
 	target = create_xrc_recv();
 	if (file < 0 || !target)
@@ -240,6 +285,7 @@ void qp_verbs_close(void)
 	endpoint_destroy(&uc);
 	endpoint_destroy(&ud);
 	endpoint_destroy(&xrc);
+	endpoint_destroy(&drained);
 	tap_must(!destroy_qp(target), "the target is not destroyed");
 	close(file);
 }
