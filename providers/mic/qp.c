@@ -95,6 +95,10 @@ static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
 
 	if (attr->comp_mask & ~known)
 		return false;
+	/* the kernel says EINVAL to some */
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	    attr->create_flags)
+		return false;
 	return !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
 	       mic_qp_ex_supported(send_ops(attr->qp_type),
 				   attr->send_ops_flags);
