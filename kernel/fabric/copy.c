@@ -95,6 +95,34 @@ static void mic_copy_last_run(void *dst, const void *src, size_t len)
 	}
 }
 
+/* What is copied at once may be copied to where it is, some bytes further. */
+#define MIC_LITTLE	64
+
+/* Several runs: all is read before any is written, as it is of one run. */
+static void mic_copy_little(struct mic_cursor *to, struct mic_cursor *from,
+			    size_t len)
+{
+	char little[MIC_LITTLE];
+	size_t off, n;
+	void *run;
+
+	for (off = 0; off < len; off += n) {
+		n = len - off;
+		run = mic_cursor_peek(from, &n);
+		mic_copy_run(little + off, run, n);
+		from->off += n;
+	}
+	for (off = 0; off < len; off += n) {
+		n = len - off;
+		run = mic_cursor_peek(to, &n);
+		if (off + n == len)
+			mic_copy_last_run(run, little + off, n);
+		else
+			mic_copy_run(run, little + off, n);
+		to->off += n;
+	}
+}
+
 /**
  * mic_sgl_copy - copy between two lists of pieces
  * @dst: target
@@ -104,7 +132,8 @@ static void mic_copy_last_run(void *dst, const void *src, size_t len)
  * @len: bytes; both lists hold that many from their offset on
  *
  * Runs are copied one after the other, and the last byte is written last: who
- * waits for it in memory finds the others, too. The source may be written by
+ * waits for it in memory finds the others, too. The lists may overlap where they are
+ * short, or of one run. The source may be written by
  * user space meanwhile; which bytes arrive is then unspecified.
  *
  * Context: any; the caller bounds @len.
@@ -119,15 +148,20 @@ void mic_sgl_copy(const struct mic_sgl *dst, u64 dst_off,
 
 	to = mic_cursor_at(dst, dst_off);
 	from = mic_cursor_at(src, src_off);
-	while (len) {
+	for (;;) {
 		size_t n = len;
 		void *d = mic_cursor_peek(&to, &n);
 		const void *s = mic_cursor_peek(&from, &n);
 
-		if (n == len)
+		if (n == len) {
 			mic_copy_last_run(d, s, n);
-		else
-			mic_copy_run(d, s, n);
+			return;
+		}
+		if (len <= MIC_LITTLE) {
+			mic_copy_little(&to, &from, len);
+			return;
+		}
+		mic_copy_run(d, s, n);
 		to.off += n;
 		from.off += n;
 		len -= n;
