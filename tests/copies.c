@@ -83,6 +83,73 @@ static bool all_copy(size_t first, size_t last)
 	return ok;
 }
 
+/* In pieces: what is stored is in order over all of them. */
+static bool pieces_are_copied(size_t length, uint32_t n, bool gather)
+{
+	struct mic_pieces pieces = { .n = n, .bytes = length };
+	char *from = source, *to = room;
+	uint32_t i;
+
+	memset(room, 0, sizeof(room));
+	for (i = 0; i < n; i++) {
+		pieces.len[i] = i < n - 1 ? length / n :
+					    length - i * (length / n);
+		pieces.addr[i] = (gather ? from : to) + i * (length / n);
+	}
+	copy.to = room;
+	copy.length = length;
+	copy.stored = 0;
+	copy.ok = true;
+	/* the first piece as a whole, if that is not in order */
+	copy.bulk = length / n > MIC_COPY_ORDERED ?
+			    length / n - MIC_COPY_ORDERED / 2 :
+			    0;
+	if (gather)
+		mic_gather(room, &pieces);
+	else
+		mic_scatter(&pieces, source);
+	look();
+	return check(copy.ok && copy.stored == length &&
+			     !memcmp(room, source, length),
+		     "%zu bytes in %u pieces", length, n);
+}
+
+static bool pieces_copy(bool gather)
+{
+	size_t length;
+	uint32_t n;
+	bool ok = true;
+
+	/* each piece is in order as a whole */
+	for (n = 1; n <= 3; n++)
+		for (length = n;
+		     length <= LENGTH_MAX && length / n + n <= MIC_COPY_ORDERED;
+		     length++)
+			ok = pieces_are_copied(length, n, gather) && ok;
+	return ok;
+}
+
+/* To where it is, some bytes further, at any distance. */
+static bool copy_overlaps(void)
+{
+	char before[2 * MIC_COPY_ORDERED], after[2 * MIC_COPY_ORDERED];
+	size_t length, distance;
+	bool ok = true;
+
+	copy.length = 0; /* nobody looks */
+	for (length = 1; length <= MIC_COPY_ORDERED; length++)
+		for (distance = 0; distance <= length; distance++) {
+			memcpy(before, source, sizeof(before));
+			memcpy(after, source, sizeof(after));
+			memmove(after + distance, after, length);
+			mic_copy(before + distance, before, length);
+			ok = check(!memcmp(before, after, sizeof(after)),
+				   "%zu bytes up by %zu", length, distance) &&
+			     ok;
+		}
+	return ok;
+}
+
 int main(void)
 {
 	size_t i;
@@ -93,5 +160,8 @@ int main(void)
 	tap_ok(all_copy(17, MIC_COPY_ORDERED), "in order as a whole");
 	tap_ok(all_copy(MIC_COPY_ORDERED + 1, LENGTH_MAX),
 	       "the end behind all else");
+	tap_ok(pieces_copy(true), "from several places");
+	tap_ok(pieces_copy(false), "to several places");
+	tap_ok(copy_overlaps(), "to where it is");
 	return tap_end();
 }

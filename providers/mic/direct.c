@@ -38,16 +38,8 @@ static bool has_result(uint8_t opcode)
 	       opcode == MIC_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* The local memory of a request. */
-struct local {
-	char *addr[MIC_DIRECT_MAX_SGE];
-	uint32_t len[MIC_DIRECT_MAX_SGE];
-	uint32_t n;
-	uint64_t bytes;
-};
-
 static bool add_local(struct mic_qp *qp, const struct mic_direct_req *req,
-		      const struct ibv_sge *sge, struct local *local)
+		      const struct ibv_sge *sge, struct mic_pieces *local)
 {
 	char *addr = (char *)(uintptr_t)sge->addr;
 
@@ -68,7 +60,7 @@ static bool add_local(struct mic_qp *qp, const struct mic_direct_req *req,
 
 /* Find the local memory, and see that a request of its size may be posted. */
 static bool get_local(struct mic_qp *qp, const struct mic_direct_req *req,
-		      struct local *local)
+		      struct mic_pieces *local)
 {
 	const bool inl = req->flags & MIC_WQE_INLINE;
 	uint32_t i;
@@ -111,24 +103,23 @@ static char *get_remote(const struct mic_window *window,
 	return addr;
 }
 
-static void gather(char *to, const struct local *local)
+/*
+ * Is what is copied, in part, where it is copied to? Little may be; of more the kernel
+ * makes the best.
+ */
+static bool overlaps(const struct mic_window *window,
+		     const struct mic_direct_req *req,
+		     const struct mic_pieces *local)
 {
 	uint32_t i;
 
-	for (i = 0; i < local->n; i++) {
-		mic_copy(to, local->addr[i], local->len[i]);
-		to += local->len[i];
-	}
-}
-
-static void scatter(const struct local *local, const char *from)
-{
-	uint32_t i;
-
-	for (i = 0; i < local->n; i++) {
-		mic_copy(local->addr[i], from, local->len[i]);
-		from += local->len[i];
-	}
+	if (local->bytes <= MIC_COPY_ORDERED)
+		return false;
+	for (i = 0; i < local->n; i++)
+		if (mic_window_overlaps(window, req->remote_addr, local->bytes,
+					local->addr[i], local->len[i]))
+			return true;
+	return false;
 }
 
 /* The CPU's own atomic instructions, as the kernel uses them. */
@@ -144,11 +135,11 @@ static uint64_t execute_atomic(const struct mic_direct_req *req, char *remote)
 	return old;
 }
 
-static void execute_atomic_write(const struct local *local, char *remote)
+static void execute_atomic_write(const struct mic_pieces *local, char *remote)
 {
 	uint64_t word;
 
-	gather((char *)&word, local);
+	mic_gather((char *)&word, local);
 	__atomic_store_n((uint64_t *)remote, word, __ATOMIC_RELEASE);
 }
 
@@ -157,17 +148,17 @@ static void execute_atomic_write(const struct local *local, char *remote)
  * that met the scratch page has not, and is the kernel's.
  */
 static bool transfer(const struct mic_direct_req *req,
-		     const struct mic_window *window, const struct local *local,
-		     char *remote)
+		     const struct mic_window *window,
+		     const struct mic_pieces *local, char *remote)
 {
 	uint64_t old;
 
 	switch (req->opcode) {
 	case MIC_WR_RDMA_WRITE:
-		gather(remote, local);
+		mic_gather(remote, local);
 		return mic_execute_reached(window);
 	case MIC_WR_RDMA_READ:
-		scatter(local, remote);
+		mic_scatter(local, remote);
 		return mic_execute_reached(window);
 	case MIC_WR_ATOMIC_WRITE:
 		execute_atomic_write(local, remote);
@@ -176,7 +167,7 @@ static bool transfer(const struct mic_direct_req *req,
 		old = execute_atomic(req, remote);
 		if (!mic_execute_reached(window))
 			return false;
-		scatter(local, (const char *)&old);
+		mic_scatter(local, (const char *)&old);
 		return true;
 	}
 }
@@ -236,7 +227,7 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 	const uint32_t right = needed_right(req->opcode);
 	struct mic_cq *cq = to_mcq(qp->vqp.qp.send_cq);
 	const struct mic_window *window;
-	struct local local;
+	struct mic_pieces local;
 	char *remote;
 
 	if (!right || !(qp->send_ops >> req->opcode & 1) ||

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <infiniband/verbs.h>
 
+#include "copy.h"
 #include "micdv.h"
 #include "windows.h"
 
@@ -73,7 +74,7 @@ struct mic_direct_req {
 };
 
 enum {
-	MIC_DIRECT_MAX_SGE = 32,
+	MIC_DIRECT_MAX_SGE = MIC_COPY_PIECES,
 	MIC_DIRECT_MAX_BYTES = 1 << 30,
 };
 
