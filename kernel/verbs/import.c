@@ -274,11 +274,25 @@ static int mic_import_link(struct mic_import *imp,
 	return err;
 }
 
+/* Is it memory of who asks, and where? The offset in @imp is in bytes here. */
+static u32 mic_import_own(const struct mic_import *imp,
+			  const struct mic_import_target *t)
+{
+	const struct mic_mr *mr = mic_mkey_region(t->mkey);
+
+	if (!mr->umem || mr->umem->owning_mm != imp->ws->mm)
+		return 0;
+	if (imp->addr - imp->win_off == mr->umem->address - mr->mkey.win_off)
+		return MIC_WINDOW_OWN;
+	return MIC_WINDOW_OWN | MIC_WINDOW_RENAMED;
+}
+
 static int mic_import_fill(struct mic_import *imp,
 			   const struct mic_import_target *t,
 			   struct mic_window_import *req, bool trusted)
 {
 	int err, write;
+	u32 own;
 
 	err = mic_import_range(imp, t, req);
 	if (err)
@@ -286,8 +300,12 @@ static int mic_import_fill(struct mic_import *imp,
 	write = mic_import_grant(imp, t, req, trusted);
 	if (write < 0)
 		return write;
+	own = mic_import_own(imp, t);
 	err = mic_import_place(imp, write, req);
-	return err ?: mic_import_link(imp, t);
+	if (err)
+		return err;
+	req->access |= own;
+	return mic_import_link(imp, t);
 }
 
 /*

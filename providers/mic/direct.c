@@ -242,7 +242,7 @@ bool mic_direct_execute(struct mic_qp *qp, const struct mic_direct_req *req)
 	if (!window || !(window->access & right))
 		return false;
 	remote = get_remote(window, req, local.bytes);
-	if (!remote)
+	if (!remote || overlaps(window, req, &local))
 		return false;
 	if (is_atomic(req->opcode))
 		mic_execute_begin_atomic();

@@ -138,7 +138,9 @@ static ALWAYS_INLINE bool copy(struct mic_qp *qp, const struct ibv_send_wr *wr,
 	if (!remote || ((read || !small) && mic_window_state(window)))
 		return false;
 	local = get_local(qp, wr->sg_list, flags, read);
-	if (!local)
+	if (!local ||
+	    (!small && mic_window_overlaps(window, wr->wr.rdma.remote_addr,
+					   length, local, length)))
 		return false;
 	if (flags & MIC_WQE_SIGNALED &&
 	    !has_room(to_mcq(qp->vqp.qp.send_cq), alone, &position))

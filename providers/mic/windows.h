@@ -45,7 +45,7 @@ struct mic_window {
 	uint64_t length;
 	_Atomic(__u32) *state;
 	uint32_t slot;
-	uint32_t access; /* what requests may do: remote IBV_ACCESS flags */
+	uint32_t access; /* what requests may do, and MIC_WINDOW_OWN */
 	void *map;	 /* its own mapping, if it has one */
 	size_t map_size;
 };
@@ -79,5 +79,21 @@ static inline uint32_t mic_window_state(const struct mic_window *window)
 {
 	return atomic_load_explicit(window->state, memory_order_acquire);
 }
+/*
+ * May @local and what requests call @remote be the same memory, at least in part? That
+ * is known of this process's own only.
+ */
+static inline bool mic_window_overlaps(const struct mic_window *window,
+				       uint64_t remote, uint64_t remote_length,
+				       const char *local, uint64_t length)
+{
+	const uint64_t addr = (uintptr_t)local;
+
+	if (!(window->access & MIC_WINDOW_OWN))
+		return false;
+	return window->access & MIC_WINDOW_RENAMED ||
+	       (addr < remote + remote_length && remote < addr + length);
+}
+
 
 #endif /* MIC_WINDOWS_H */

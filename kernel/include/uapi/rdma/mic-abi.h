@@ -101,6 +101,14 @@
  */
 #define MIC_WINDOW_BRIEF	0x80000000U
 
+/*
+ * With the @access that is granted: the memory is the caller's own. What it copies there
+ * may overlap with where it comes from, which addresses of a mapping do not tell. The
+ * byte that the key calls A is at A, unless MIC_WINDOW_RENAMED is set as well.
+ */
+#define MIC_WINDOW_OWN		0x40000000U
+#define MIC_WINDOW_RENAMED	0x20000000U
+
 #define MIC_WINDOW_SLOTS	0x20000
 #define MIC_WINDOW_CLASS_SHIFT	56
 #define MIC_WINDOW_CLASS_MIN	12
@@ -120,7 +128,10 @@ struct mic_window_import {
 	/* in: the range wanted, 0 bytes for all there is; out: that granted */
 	__aligned_u64 addr;
 	__aligned_u64 length;
-	/* in: the rights without which it is of no use; out: those granted */
+	/*
+	 * in: the rights without which it is of no use, and MIC_WINDOW_BRIEF; out: those
+	 * granted, and MIC_WINDOW_OWN
+	 */
 	__u32 access;		/* enum ib_uverbs_access_flags, remote ones */
 	/* out */
 	__u32 slot;
