@@ -237,6 +237,59 @@ static bool run_overflow(struct setup *setup, struct neighbours *neighbours)
 	return neighbours_work(neighbours) && ok;
 }
 
+/*
+ * The kernel's completions are too many: then those of what the process executes are not
+ * taken either, on another queue pair.
+ */
+static bool overflow_both(struct setup *setup, struct endpoint *a,
+			  struct endpoint *b, struct endpoint *other)
+{
+	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
+	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	int i, total = a->send_cq->cqe + 1;
+
+	send_wr_aim(&wr, setup->b_mem.rdma_addr, setup->b_mem.mr->rkey);
+	post_send(other, &wr);
+	if (!cq_expect(a->send_cq, 1, IBV_WC_SUCCESS))
+		return false;
+	for (i = 0; i < total; i++) {
+		post_recv(b, i, NULL, 0);
+		post_empty_send(a, i, IBV_SEND_SIGNALED);
+	}
+	if (!event_expect(setup->a_dev.ctx, IBV_EVENT_CQ_ERR, a->send_cq) ||
+	    !cq_expect_range(a->send_cq, 0, total - 1, IBV_WC_SUCCESS))
+		return false;
+	post_send(other, &wr);
+	return cq_stays_empty(a->send_cq, 50);
+}
+
+static bool run_overflow_both(struct setup *setup,
+			      struct neighbours *neighbours)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct endpoint a, b, other, other_b;
+	struct ibv_cq *cq;
+	bool ok;
+
+	cq = ibv_create_cq(setup->a_dev.ctx, 4, NULL, NULL, 0);
+	if (!cq)
+		bail("cannot create a CQ: %s", strerror(errno));
+	options.depth = cq->cqe + 16;
+	endpoint_create(&b, &setup->b_dev, &options);
+	endpoint_create(&other_b, &setup->b_dev, &options);
+	options.send_cq = cq;
+	endpoint_create(&a, &setup->a_dev, &options);
+	endpoint_create(&other, &setup->a_dev, &options);
+	pair_connect(&a, &b);
+	pair_connect(&other, &other_b);
+	ok = overflow_both(setup, &a, &b, &other);
+	pair_destroy(&a, &b);
+	pair_destroy(&other, &other_b);
+	tap_must(!ibv_destroy_cq(cq), "ibv_destroy_cq fails");
+	events_drop(setup->a_dev.ctx);
+	return neighbours_work(neighbours) && ok;
+}
+
 /* A queue that ignores overruns loses what does not fit, and goes on. */
 static bool overrun_cq(struct setup *setup, struct endpoint *a,
 		       struct endpoint *b, struct ibv_cq *cq)
@@ -534,6 +587,8 @@ int main(int argc, char **argv)
 	for (i = 0; i < COUNT(cases); i++)
 		run_case(&setup, &neighbours, i);
 	tap_ok(run_overflow(&setup, &neighbours), "completion queue overflow");
+	tap_ok(run_overflow_both(&setup, &neighbours),
+	       "it is the end of what the process executes, too");
 	/* between machines, what has arrived has not completed yet */
 	if (!proxy_is_name(setup.b_dev.name))
 		tap_ok(run_overrun(&setup, &neighbours),

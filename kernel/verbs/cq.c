@@ -189,6 +189,7 @@ static int mic_cq_move(struct mic_cq *cq, struct mic_buf **buf, u32 entries)
 		cq->producer = n;
 		WRITE_ONCE(cq->ctl->arm, arm);
 		WRITE_ONCE(cq->ctl->remote, cq->remote);
+		WRITE_ONCE(cq->ctl->overrun, cq->overflow);
 		*buf = old;
 	}
 	spin_unlock_irq(&cq->lock);

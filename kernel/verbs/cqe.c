@@ -25,6 +25,16 @@ static void mic_cq_overflow(struct mic_cq *cq)
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 }
 
+/* No more are taken, nor does the process add its own. The queue's lock is held. */
+static bool mic_cq_lose(struct mic_cq *cq)
+{
+	bool first = !cq->overflow;
+
+	cq->overflow = true;
+	WRITE_ONCE(cq->ctl->overrun, 1);
+	return first;
+}
+
 /* Returns false if there is no room. */
 static bool mic_cq_put(struct mic_cq *cq, struct mic_cqe *cqe)
 {
@@ -61,14 +71,12 @@ void mic_cq_post(struct mic_cq *cq, struct mic_cqe *cqe, bool solicited)
 	if (cq->timestamps)
 		cqe->timestamp = ktime_get_raw_ns();
 	put = mic_cq_put(cq, cqe);
-	if (put) {
+	if (put)
 		fire = mic_cq_fire(cq, solicited);
-	} else if (cq->ignore_overrun) {
+	else if (cq->ignore_overrun)
 		mic_count(to_mic_dev(cq->ibcq.device), MIC_CNT_CQ_OVERFLOW);
-	} else {
-		lost = !cq->overflow;
-		cq->overflow = true;
-	}
+	else
+		lost = mic_cq_lose(cq);
 	trace_mic_complete(cq, cqe, fire, !put);
 	spin_unlock_irqrestore(&cq->lock, flags);
 
@@ -130,8 +138,7 @@ void mic_cq_overrun(struct mic_cq *cq)
 		return;
 	}
 	spin_lock_irqsave(&cq->lock, flags);
-	first = !cq->overflow;
-	cq->overflow = true;
+	first = mic_cq_lose(cq);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (first)
 		mic_cq_overflow(cq);

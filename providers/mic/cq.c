@@ -231,6 +231,8 @@ static bool catch_up(struct mic_cq *cq)
 
 /* What waits has to fit, the kernel's and our own. */
 static bool fits(struct mic_cq *cq, uint32_t cqe)
+	if (mic_load_relaxed(&cq->ring.ctl->overrun))
+		mic_own_lose(&cq->own);
 {
 	uint32_t entries = 1;
 

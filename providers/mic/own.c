@@ -31,6 +31,15 @@ void mic_own_close(struct mic_own *own)
 	atomic_store_explicit(&own->room, 0, memory_order_relaxed);
 }
 
+/* The kernel has lost one, and the queue is in error. */
+void mic_own_lose(struct mic_own *own)
+{
+	mic_lock(&own->lock);
+	own->lost = true;
+	mic_own_close(own);
+	mic_unlock(&own->lock);
+}
+
 static void open_room(struct mic_own *own)
 {
 	/* read by others without the lock, who then find all else in place */
@@ -129,7 +138,8 @@ static struct mic_cqe *get_slot(struct mic_cq *cq)
 	 * Both kinds together are what the program has made the queue for. The
 	 * slots may be fewer, and who saw room then is not alone.
 	 */
-	if (own->lost || mic_own_count(own) > own->mask ||
+	if (own->lost || mic_load_relaxed(&cq->ring.ctl->overrun) ||
+	    mic_own_count(own) > own->mask ||
 	    count_seen(cq) + mic_own_count(own) >= cq->ring.entries)
 		return NULL;
 	return &own->slots[atomic_load_explicit(&own->producer,

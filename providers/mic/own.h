@@ -52,6 +52,8 @@ void mic_own_close(struct mic_own *own);
 void mic_own_rebase(struct mic_own *own, uint32_t consumer);
 void mic_own_resized(struct mic_own *own, uint32_t entries);
 
+void mic_own_lose(struct mic_own *own);
+void mic_own_leave_ring(struct mic_cq *cq);
 static MIC_ALWAYS_INLINE uint32_t mic_own_count(struct mic_own *own)
 {
 	return atomic_load_explicit(&own->producer, memory_order_relaxed) -

@@ -443,7 +443,9 @@ struct mic_cq_ctl {
 	__u32 arm;
 	/* written by the kernel: other machines bring about completions */
 	__u32 remote;
-	__u32 reserved2[14];
+	/* likewise: a completion was lost, the queue takes no more */
+	__u32 overrun;
+	__u32 reserved2[13];
 };
 
 enum mic_wc_opcode {
