@@ -270,6 +270,38 @@ static bool stays(struct stage *stage, const struct ending *ending)
 	return true;
 }
 
+/* Regions without windows are known as such before anything is posted. */
+static bool no_windows(struct stage *stage)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+	struct ibv_pd *pd = stage->setup.b_dev.pd;
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	struct ibv_mr *null = ibv_alloc_null_mr(pd);
+	struct ibv_mw_bind bind = {
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = bind_info(&stage->memory, 0, 8, RIGHTS),
+	};
+	struct endpoint a, b;
+	bool ok;
+
+	if (!mw || !null)
+		bail("no window, or no region: %s", strerror(errno));
+	pair_create(&a, &stage->setup.a_dev, &b, &stage->setup.b_dev, &options);
+	bind.bind_info.mr = null;
+	ok = check(ibv_bind_mw(b.qp, mw, &bind) == EOPNOTSUPP,
+		   "to the null region") &&
+	     check(!ibv_reg_mr(pd, stage->memory.addr, MEMORY_BYTES,
+			       ACCESS_ALL | IBV_ACCESS_MW_BIND |
+				       IBV_ACCESS_ON_DEMAND) &&
+			   errno == EOPNOTSUPP,
+		   "on demand: %s", strerror(errno)) &&
+	     exchange_empty(&a, &b, 1);
+	pair_destroy(&a, &b);
+	return check(!ibv_dealloc_mw(mw) && !ibv_dereg_mr(null),
+		     "they can't be freed") &&
+	       ok;
+}
+
 static const struct ending refusal = { "a refusal", IBV_MW_TYPE_1, by_refusal };
 
 int main(int argc, char **argv)
@@ -298,6 +330,7 @@ int main(int argc, char **argv)
 			       uses[j].name, endings[i].name);
 	tap_ok(play(&stage, &refusal, stays),
 	       "a bind that is refused leaves a window bound");
+	tap_ok(no_windows(&stage), "what can have no windows is refused");
 	region_destroy(&stage.memory);
 	setup_close(&stage.setup);
 	return tap_end();

@@ -123,7 +123,12 @@ static bool dmabuf_refused(struct stage *stage)
 		     "beyond the end") &&
 	       check(!dmabuf_mr(stage, DMABUF_BYTES, 1), "behind it") &&
 	       check(!dmabuf_mr(stage, UINT64_MAX, 4096), "wraps") &&
-	       check(!dmabuf_mr_of(stage, other_fd, 0, 4096), "no dma-buf");
+	       check(!dmabuf_mr_of(stage, other_fd, 0, 4096), "no dma-buf") &&
+	       check(!ibv_reg_dmabuf_mr(stage->setup->a_dev.pd, 0, 4096, 0,
+					buf.fd,
+					ACCESS_ALL | IBV_ACCESS_MW_BIND) &&
+			     errno == EOPNOTSUPP,
+		     "for windows: %s", strerror(errno));
 }
 
 /* ib_uverbs does not know this right of it, so no window can be bound to it. */

@@ -94,7 +94,8 @@ struct ibv_mr *mic_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 {
 	struct verbs_mr *vmr;
 
-	if (on_demand(access)) {
+	/* nor is a window bound to it; uverbs would call that invalid, too */
+	if (on_demand(access) || access & IBV_ACCESS_MW_BIND) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

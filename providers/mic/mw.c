@@ -36,6 +36,15 @@ int mic_dealloc_mw(struct ibv_mw *mw)
 	return ret;
 }
 
+/* Those that can't have windows; without the right to have any it is the kernel's. */
+static bool has_windows(struct ibv_mr *mr)
+{
+	const struct verbs_mr *vmr = container_of(mr, struct verbs_mr, ibv_mr);
+
+	return vmr->mr_type == IBV_MR_TYPE_MR ||
+	       vmr->mr_type == IBV_MR_TYPE_IMPORTED_MR;
+}
+
 /*
  * Bind a type 1 window: a work request like any other, except that the window
  * has its new key as soon as this returns.
@@ -57,6 +66,8 @@ int mic_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 
 	if (bind->bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED)
 		return EINVAL; /* of type 1 there are none, IBA o10-36.2.2 */
+	if (bind->bind_info.mr && !has_windows(bind->bind_info.mr))
+		return EOPNOTSUPP;
 	ret = mic_post_send(qp, &wr, &bad_wr);
 	if (!ret)
 		mw->rkey = wr.bind_mw.rkey;
