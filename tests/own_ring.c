@@ -130,6 +130,51 @@ static bool is_in_turn(uint32_t ahead)
 	return ok;
 }
 
+/*
+ * The kernel's ring is replaced by one that can't be mapped, just when a request has been
+ * executed: its completion comes after all that was in the ring.
+ */
+static bool comes_after_the_ring(void)
+{
+	enum { WAITING = 3 };
+	struct mic_cq cq;
+	uint32_t i;
+	bool ok;
+
+	queue_open(&cq, false);
+	for (i = 0; i < WAITING; i++)
+		cq.ring.elements[i].owner = 1;
+	mic_own_leave_ring(&cq);
+	memset(cq.ring.elements, 0, WAITING * sizeof(*cq.ring.elements));
+	add(&cq, 1);
+	ok = check(!mic_own_has_room(&cq.own), "there is room") &&
+	     check(!mic_own_next(&cq.own, WAITING - 1), "it comes too early");
+	mic_own_rebase(&cq.own, 0);
+	ok = ok &&
+	     check(!mic_own_next(&cq.own, WAITING - 1),
+		   "it comes early then") &&
+	     check(mic_own_next(&cq.own, WAITING), "it does not come");
+	queue_close(&cq);
+	return ok;
+}
+
+/* The kernel has lost one. */
+static bool ends_with_the_kernels(void)
+{
+	struct mic_cq cq;
+	bool ok;
+
+	queue_open(&cq, false);
+	add(&cq, 1);
+	ctl.overrun = 1;
+	add(&cq, 2);
+	ok = takes(&cq, 1, 1) && nothing_is_left(&cq) &&
+	     check(!mic_own_has_room(&cq.own), "there is room");
+	ctl.overrun = 0;
+	queue_close(&cq);
+	return ok;
+}
+
 int main(void)
 {
 	tap_ok(one_is_lost(), "the one that has no slot is lost");
@@ -137,5 +182,8 @@ int main(void)
 	       "the same where overruns are ignored: then there is room again");
 	tap_ok(is_in_turn(1) && is_in_turn(ENTRIES / 2) && is_in_turn(ENTRIES),
 	       "after 2^32 elements of the kernel's");
+	tap_ok(comes_after_the_ring(), "while the kernel's are not here");
+	tap_ok(ends_with_the_kernels(),
+	       "none is added once the kernel lost one");
 	return tap_end();
 }

@@ -108,6 +108,19 @@ static bool cq_waits(struct setup *setup)
 	return ok;
 }
 
+/* The kernel completes them. */
+static void post_sends(struct pair *pair, uint64_t first, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		post_recv(&pair->b, 0, NULL, 0);
+		post_empty_send(&pair->a, first + i, IBV_SEND_SIGNALED);
+		tap_must(cq_expect(pair->b.recv_cq, 0, IBV_WC_SUCCESS),
+			 "a message does not arrive");
+	}
+}
+
 /* What was the kernel's completion is not there meanwhile. */
 static bool cq_is_empty(struct setup *setup)
 {
@@ -124,6 +137,59 @@ static bool cq_is_empty(struct setup *setup)
 	ok = ok && cq_stays_empty(pair.cq, 20);
 	failing = 0;
 	ok = ok && expect_ids(pair.cq, 1, 3);
+	pair_close(&pair);
+	return ok;
+}
+
+/* As soon as there is room, the first poll finds what is there, and arming what fires. */
+static bool cq_is_back_at_once(struct setup *setup)
+{
+	struct ibv_wc wc;
+	struct pair pair;
+	bool ok;
+
+	pair_open(&pair, setup, ENTRIES);
+	post_sends(&pair, 1, 2);
+	ok = settle(&pair) && resize_unmapped(pair.cq);
+	failing = 0;
+	ok = ok &&
+	     check(ibv_poll_cq(pair.cq, 1, &wc) == 1 && wc.wr_id == 1,
+		   "polling once finds nothing") &&
+	     expect_ids(pair.cq, 2, 1) && resize_unmapped(pair.cq);
+	post_sends(&pair, 3, 1);
+	ok = settle(&pair) && ok;
+	failing = 0;
+	ok = ok && check(!ibv_req_notify_cq(pair.cq, 0), "it can't be armed") &&
+	     check(ibv_poll_cq(pair.cq, 1, &wc) == 1 && wc.wr_id == 3,
+		   "there is nothing after arming");
+	pair_close(&pair);
+	return ok;
+}
+
+/* Who is destroyed leaves nothing in a ring that was not here; others do. */
+static bool cq_forgets(struct setup *setup)
+{
+	struct pair pair, other;
+	bool ok;
+
+	pair_open(&pair, setup, ENTRIES);
+	pair_open_on(&other, setup, pair.cq);
+	post_sends(&other, 1, 2);
+	ok = settle(&other);
+	post_sends(&pair, 3, 2);
+	ok = settle(&pair) && ok;
+	post_sends(&other, 5, 2);
+	ok = settle(&other) && ok && resize_unmapped(pair.cq) &&
+	     check(endpoint_set_state(&pair.a, IBV_QPS_RESET) == ENOMEM,
+		   "what is not here is forgotten");
+	pair_destroy(&other.a, &other.b);
+	failing = 0;
+	ok = ok && expect_ids(pair.cq, 3, 2) && cq_stays_empty(pair.cq, 20);
+	post_sends(&pair, 7, 2);
+	ok = settle(&pair) && ok && resize_unmapped(pair.cq);
+	failing = 0;
+	endpoint_go(&pair.a, IBV_QPS_RESET);
+	ok = ok && cq_stays_empty(pair.cq, 20);
 	pair_close(&pair);
 	return ok;
 }
@@ -239,6 +305,9 @@ void run_moved(struct setup *setup)
 	tap_ok(cq_waits(setup),
 	       "a completion queue that can't be mapped waits until it can");
 	tap_ok(cq_is_empty(setup), "and is empty meanwhile");
+	tap_ok(cq_is_back_at_once(setup), "and is back at once");
+	tap_ok(cq_forgets(setup),
+	       "without the completions of what was destroyed meanwhile");
 	tap_ok(cq_is_resized_again(setup), "or is resized again");
 	tap_ok(has_room_for_own(setup),
 	       "after growing %u more requests are executed by the process",

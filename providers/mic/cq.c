@@ -18,15 +18,6 @@ static_assert(sizeof(struct create_cq_resp) ==
 			      sizeof(struct mic_create_cq_resp),
 	      "the driver's part follows directly");
 
-struct resize_cq_resp {
-	struct ib_uverbs_resize_cq_resp base;
-	struct mic_resize_cq_resp mic;
-};
-static_assert(sizeof(struct resize_cq_resp) ==
-		      sizeof(struct ib_uverbs_resize_cq_resp) +
-			      sizeof(struct mic_resize_cq_resp),
-	      "the driver's part follows directly");
-
 static_assert((int)MIC_WC_SEND == (int)IBV_WC_SEND &&
 		      (int)MIC_WC_RDMA_WRITE == (int)IBV_WC_RDMA_WRITE &&
 		      (int)MIC_WC_RDMA_READ == (int)IBV_WC_RDMA_READ &&
@@ -164,119 +155,6 @@ struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
 	return &cq->vcq.cq_ex;
 }
 
-/*
- * The kernel moves the elements that were not polled and the request for an
- * event to the new queue, and says in its control block where to go on.
- */
-static void enter_ring(struct mic_cq *cq, const struct mic_map *map,
-		       const struct mic_ring_info *info)
-{
-	struct mic_cq_ring ring = { .map = *map };
-
-	mic_cq_ring_init(&ring, info);
-	ring.consumer = mic_load_acquire(&ring.ctl->consumer);
-	mic_own_rebase(&cq->own, cq->ring.consumer);
-	mic_unmap_queue(&cq->ring.map);
-	cq->ring = ring;
-	atomic_store(&cq->behind, false);
-	mic_own_resized(&cq->own, ring.entries);
-}
-
-/*
- * The kernel has a new queue, which could not be mapped. The memory of the old one is
- * nobody else's any more, so it becomes an empty queue until the other can be mapped;
- * and as who executes requests can't see what was before them, the kernel does.
- */
-static void fall_behind(struct mic_cq *cq,
-			const struct mic_resize_cq_resp *resp)
-{
-	struct mic_cq_ring *ring = &cq->ring;
-
-	cq->moved = *resp;
-	atomic_store(&cq->behind, true);
-	mic_own_close(&cq->own);
-	mic_own_rebase(&cq->own, ring->consumer);
-	memset(ring->elements, 0, ring->entries * sizeof(*ring->elements));
-	ring->consumer = 0;
-	mic_cq_publish(ring);
-	/* who polls in vain looks again, see mic_cq_look() */
-	ring->ctl->remote = 1;
-}
-
-static int replace_ring(struct mic_cq *cq, struct mic_map *room,
-			const struct mic_resize_cq_resp *resp)
-{
-	struct mic_map map;
-	int ret;
-
-	ret = mic_map_reserved(&map, room, cq->doorbell_fd, &resp->map);
-	if (ret)
-		fall_behind(cq, resp);
-	else
-		enter_ring(cq, &map, &resp->ring);
-	return ret;
-}
-
-/* Both locks are held. */
-static bool catch_up(struct mic_cq *cq)
-{
-	struct mic_map map;
-
-	if (!atomic_load(&cq->behind) ||
-	    mic_map_queue(&map, cq->doorbell_fd, &cq->moved.map))
-		return false;
-	enter_ring(cq, &map, &cq->moved.ring);
-	return true;
-}
-
-/* What waits has to fit, the kernel's and our own. */
-static bool fits(struct mic_cq *cq, uint32_t cqe)
-	if (mic_load_relaxed(&cq->ring.ctl->overrun))
-		mic_own_lose(&cq->own);
-{
-	uint32_t entries = 1;
-
-	while (entries < cqe)
-		entries *= 2;
-	return mic_own_pending(cq) <= entries;
-}
-
-static int resize_cq(struct mic_cq *cq, int cqe)
-{
-	struct resize_cq_resp resp = {};
-	struct ibv_resize_cq cmd = {};
-	struct mic_map room;
-	int ret;
-
-	if (cqe < 1 << 30 && !fits(cq, cqe))
-		return EINVAL;
-	ret = mic_reserve_queue(&room, &cq->ring.map, cq->ring.entries, cqe,
-				sizeof(struct mic_cqe));
-	if (ret)
-		return ret;
-	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd, sizeof(cmd), &resp.base,
-				sizeof(resp));
-	if (!ret)
-		return replace_ring(cq, &room, &resp.mic);
-	mic_unmap_queue(&room);
-	return ret;
-}
-
-int mic_resize_cq(struct ibv_cq *ibcq, int cqe)
-{
-	struct mic_cq *cq = to_mcq(ibcq);
-	int ret;
-
-	if (cqe <= 0)
-		return EINVAL;
-	mic_lock(&cq->lock);
-	mic_lock(&cq->own.lock);
-	ret = resize_cq(cq, cqe);
-	mic_unlock(&cq->own.lock);
-	mic_unlock(&cq->lock);
-	return ret;
-}
-
 int mic_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
 {
 	struct ibv_modify_cq cmd = {};
@@ -293,6 +171,7 @@ int mic_destroy_cq(struct ibv_cq *ibcq)
 	if (ret)
 		return ret;
 	mic_unmap_queue(&cq->ring.map);
+	mic_cq_forget_no_more(cq);
 	mic_own_destroy(&cq->own);
 	mic_parent_put(cq->parent);
 	free(cq);
@@ -348,29 +227,19 @@ static void fill_wc(struct ibv_wc *wc, const struct mic_cqe *cqe)
 
 /*
  * The queue was polled. Returns whether it is time to look what other machines
- * have sent. The caller holds the lock.
+ * have sent, or what is in a ring that could not be mapped. The caller holds the lock.
  */
 bool mic_cq_polled(struct mic_cq *cq, bool in_vain)
 {
+	if (mic_load_relaxed(&cq->ring.ctl->overrun))
+		mic_own_lose(&cq->own);
 	if (!in_vain || !mic_load_relaxed(&cq->ring.ctl->remote)) {
 		cq->in_vain = 0;
 		return false;
 	}
 	if (cq->in_vain < MIC_IN_VAIN)
 		cq->in_vain++;
-	return cq->in_vain == MIC_IN_VAIN;
-}
-
-static __attribute__((noinline)) bool catch_up_locked(struct mic_cq *cq)
-{
-	bool caught_up;
-
-	mic_lock(&cq->lock);
-	mic_lock(&cq->own.lock);
-	caught_up = catch_up(cq);
-	mic_unlock(&cq->own.lock);
-	mic_unlock(&cq->lock);
-	return caught_up;
+	return cq->in_vain == MIC_IN_VAIN || atomic_load(&cq->behind);
 }
 
 /*
@@ -380,7 +249,7 @@ static __attribute__((noinline)) bool catch_up_locked(struct mic_cq *cq)
 bool mic_cq_look(struct mic_cq *cq)
 {
 	if (atomic_load(&cq->behind))
-		return catch_up_locked(cq);
+		return mic_cq_catch_up_locked(cq);
 	return ioctl(cq->doorbell_fd, MIC_IOC_POLL, 0) > 0;
 }
 
@@ -484,12 +353,25 @@ int mic_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	return poll_one(cq, wc) ? 1 : poll_any(cq, 1, wc);
 }
 
+/* Whoever polls the queue meanwhile finds out himself. */
+static void catch_up_if_free(struct mic_cq *cq)
+{
+	if (!mic_lock_if_free(&cq->lock))
+		return;
+	mic_lock(&cq->own.lock);
+	mic_cq_catch_up(cq);
+	mic_unlock(&cq->own.lock);
+	mic_unlock(&cq->lock);
+}
+
 int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
 	int ret = 0;
 
-	/* not the other lock: who is between start_poll and end_poll has it */
+	/* who is between start_poll and end_poll has the other lock */
+	if (atomic_load(&cq->behind))
+		catch_up_if_free(cq);
 	mic_lock(&cq->own.lock);
 	if (atomic_load(&cq->behind))
 		ret = ENOMEM;
@@ -497,81 +379,4 @@ int mic_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 		mic_cq_arm(&cq->ring, solicited_only);
 	mic_unlock(&cq->own.lock);
 	return ret;
-}
-
-/*
- * The places of those that come first are free at once: until the next poll there
- * may come more than the queue has room for beside them.
- */
-static void drop_forgotten(struct mic_cq *cq)
-{
-	struct mic_cqe *cqe, *ring;
-
-	for (;;) {
-		ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
-		cqe = mic_own_peek(&cq->own, cq->ring.consumer);
-		if (!cqe)
-			cqe = ring;
-		if (!cqe || cqe->opcode != MIC_WC_FORGOTTEN)
-			break;
-		if (cqe == ring)
-			cq->ring.consumer++;
-		else
-			cq->own.consumer++;
-	}
-	mic_cq_publish(&cq->ring);
-	mic_own_publish(&cq->own);
-}
-
-/*
- * Elements that must not be returned stay where they are, marked, so that
- * nothing the kernel may write at the same time is touched.
- */
-static void forget(struct ibv_cq *ibcq, uint32_t number,
-		   bool (*matches)(const struct mic_cqe *cqe, uint32_t number))
-{
-	struct mic_cq *cq = to_mcq(ibcq);
-	struct mic_cqe *cqe;
-	uint32_t index;
-
-	mic_lock(&cq->lock);
-	mic_lock(&cq->own.lock);
-	catch_up(cq);
-	mic_own_forget(&cq->own, number, matches);
-	mic_unlock(&cq->own.lock);
-	for (index = cq->ring.consumer;
-	     index - cq->ring.consumer < cq->ring.entries; index++) {
-		cqe = mic_cq_peek(&cq->ring, index);
-		if (!cqe)
-			break;
-		if (matches(cqe, number))
-			cqe->opcode = MIC_WC_FORGOTTEN;
-	}
-	drop_forgotten(cq);
-	mic_unlock(&cq->lock);
-}
-
-static bool is_of_qp(const struct mic_cqe *cqe, uint32_t qp_num)
-{
-	return cqe->qp_num == qp_num;
-}
-
-/* The queue pair is destroyed or reset and adds no more elements. */
-void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num)
-{
-	forget(cq, qp_num, is_of_qp);
-}
-
-static bool is_of_srq(const struct mic_cqe *cqe, uint32_t srqn)
-{
-	return cqe->srqn == srqn;
-}
-
-/*
- * The same for an XRC shared receive queue. Its completions are its own, not
- * those of the queue pairs that used it, which are anybody's.
- */
-void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn)
-{
-	forget(cq, srqn, is_of_srq);
 }

@@ -65,6 +65,12 @@ static inline void mic_lock(struct mic_lock *lock)
 		mic_lock_contended(lock);
 }
 
+/* Returns false if somebody has it. */
+static inline bool mic_lock_if_free(struct mic_lock *lock)
+{
+	return lock->unneeded || mic_lock_try(lock, MIC_LOCK_TAKEN);
+}
+
 /* Who has become a sleeper since the look is woken by its clock. */
 static inline void mic_unlock(struct mic_lock *lock)
 {

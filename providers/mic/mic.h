@@ -39,6 +39,13 @@ struct mic_ah {
 	uint32_t handle; /* what a send request takes */
 };
 
+/* Of a queue that is behind: whose completions are not returned any more. */
+struct mic_forgotten {
+	struct mic_forgotten *next;
+	mic_matches *matches;
+	uint32_t number;
+};
+
 struct mic_cq {
 	struct verbs_cq vcq;
 	struct mic_lock lock;
@@ -51,6 +58,7 @@ struct mic_cq {
 	struct mic_pd *parent;
 	atomic_bool behind; /* the kernel has another queue: @moved */
 	struct mic_resize_cq_resp moved;
+	struct mic_forgotten *forgotten;
 	/* between ibv_start_poll() and ibv_end_poll(), with @lock held */
 	struct mic_cqe current;
 };
@@ -218,7 +226,6 @@ struct ibv_cq *mic_create_cq(struct ibv_context *context, int cqe,
 			     struct ibv_comp_channel *channel, int comp_vector);
 struct ibv_cq_ex *mic_create_cq_ex(struct ibv_context *context,
 				   struct ibv_cq_init_attr_ex *attr);
-int mic_resize_cq(struct ibv_cq *cq, int cqe);
 int mic_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int mic_destroy_cq(struct ibv_cq *cq);
 int mic_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
@@ -226,9 +233,19 @@ int mic_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 struct mic_cqe *mic_cq_next(struct mic_cq *cq);
 bool mic_cq_polled(struct mic_cq *cq, bool in_vain);
 bool mic_cq_look(struct mic_cq *cq);
+unsigned int mic_wc_flags(const struct mic_cqe *cqe);
+
+/* cq_resize.c */
+int mic_resize_cq(struct ibv_cq *cq, int cqe);
+bool mic_cq_catch_up(struct mic_cq *cq);
+bool mic_cq_catch_up_locked(struct mic_cq *cq);
+bool mic_cq_is_here(struct ibv_cq *cq);
+
+/* cq_forget.c */
 void mic_cq_forget_qp(struct ibv_cq *cq, uint32_t qp_num);
 void mic_cq_forget_srq(struct ibv_cq *cq, uint32_t srqn);
-unsigned int mic_wc_flags(const struct mic_cqe *cqe);
+void mic_cq_forget_late(struct mic_cq *cq);
+void mic_cq_forget_no_more(struct mic_cq *cq);
 
 /* cq_ex.c */
 void mic_cq_set_ex_ops(struct ibv_cq_ex *cq, uint64_t wc_flags);

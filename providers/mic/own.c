@@ -126,6 +126,8 @@ static inline __attribute__((always_inline)) uint32_t count_seen(
 		while (mic_cq_peek(&cq->ring, own->seen))
 			own->seen++;
 	} while (mic_load_acquire(&cq->ring.ctl->consumer) != consumer);
+	if (own->seen - consumer < own->least)
+		own->seen = consumer + own->least;
 	return own->seen - consumer;
 }
 
@@ -217,8 +219,7 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 }
 
 /* Those that match must not be returned any more. Both locks are held. */
-void mic_own_forget(struct mic_own *own, uint32_t number,
-		    bool (*matches)(const struct mic_cqe *cqe, uint32_t number))
+void mic_own_forget(struct mic_own *own, uint32_t number, mic_matches *matches)
 {
 	uint32_t end = atomic_load(&own->producer), index;
 
@@ -242,12 +243,26 @@ void mic_own_rebase(struct mic_own *own, uint32_t consumer)
 	uint32_t end = atomic_load(&own->producer), index;
 
 	own->seen = 0;
+	own->least = 0;
 	for (index = own->consumer; index != end; index++) {
 		struct mic_cqe *cqe = &own->slots[index & own->mask];
 		int32_t ahead = (int32_t)(cqe->owner - consumer);
 
 		cqe->owner = ahead > 0 ? ahead : 0;
 	}
+}
+
+/*
+ * The kernel's ring begins anew, and can't be mapped. Who has seen that there is room
+ * adds yet, behind what was in the ring that is here. Both locks are held.
+ */
+void mic_own_leave_ring(struct mic_cq *cq)
+{
+	const uint32_t waiting = count_seen(cq);
+
+	mic_own_close(&cq->own);
+	mic_own_rebase(&cq->own, cq->ring.consumer);
+	cq->own.least = waiting;
 }
 
 /* After that, its entries are so many. Both locks are held. */

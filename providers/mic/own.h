@@ -23,6 +23,9 @@
 struct mic_cq;
 struct mic_qp;
 
+/* Is it of the object with that number? */
+typedef bool mic_matches(const struct mic_cqe *cqe, uint32_t number);
+
 struct mic_own {
 	struct mic_lock lock;  /* of those who add */
 	struct mic_cqe *slots; /* the position is in @owner */
@@ -37,6 +40,8 @@ struct mic_own {
 	uint32_t consumer;
 	uint32_t known;		 /* what @producer was when it was looked at */
 	_Atomic(uint32_t) freed; /* elements before it are no longer read */
+	uint32_t
+		least; /* elements in the kernel's ring while it is not mapped */
 };
 
 void mic_own_init(struct mic_own *own, bool plain);
@@ -44,16 +49,14 @@ void mic_own_destroy(struct mic_own *own);
 bool mic_own_create(struct mic_cq *cq);
 void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		 uint8_t opcode, uint32_t bytes);
-void mic_own_forget(struct mic_own *own, uint32_t number,
-		    bool (*matches)(const struct mic_cqe *cqe,
-				    uint32_t number));
+void mic_own_forget(struct mic_own *own, uint32_t number, mic_matches *matches);
 uint32_t mic_own_pending(struct mic_cq *cq);
 void mic_own_close(struct mic_own *own);
+void mic_own_lose(struct mic_own *own);
+void mic_own_leave_ring(struct mic_cq *cq);
 void mic_own_rebase(struct mic_own *own, uint32_t consumer);
 void mic_own_resized(struct mic_own *own, uint32_t entries);
 
-void mic_own_lose(struct mic_own *own);
-void mic_own_leave_ring(struct mic_cq *cq);
 static MIC_ALWAYS_INLINE uint32_t mic_own_count(struct mic_own *own)
 {
 	return atomic_load_explicit(&own->producer, memory_order_relaxed) -

@@ -191,15 +191,26 @@ int mic_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 }
 
 /*
- * No completion of @qp may be returned any more. No other queue pair has its
+ * No completion of a queue pair may be returned any more. No other one has its
  * number yet: the kernel gives out all the others before it starts again.
  */
-static void forget_completions(struct ibv_qp *qp)
+static void forget_completions(struct ibv_cq *send_cq, struct ibv_cq *recv_cq,
+			       uint32_t qp_num)
 {
-	if (qp->send_cq)
-		mic_cq_forget_qp(qp->send_cq, qp->qp_num);
-	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
-		mic_cq_forget_qp(qp->recv_cq, qp->qp_num);
+	if (send_cq)
+		mic_cq_forget_qp(send_cq, qp_num);
+	if (recv_cq && recv_cq != send_cq)
+		mic_cq_forget_qp(recv_cq, qp_num);
+}
+
+/*
+ * Those of a queue pair that goes on must be told from those that come later, so they
+ * have to be here.
+ */
+static bool may_reset(const struct ibv_qp *qp)
+{
+	return (!qp->send_cq || mic_cq_is_here(qp->send_cq)) &&
+	       (!qp->recv_cq || mic_cq_is_here(qp->recv_cq));
 }
 
 static void reset_queues(struct mic_qp *qp)
@@ -218,32 +229,39 @@ int mic_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	/* memory has one path and no rate; the kernel says EINVAL to some */
 	const int unsupported = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
 				IBV_QP_RATE_LIMIT | IBV_QP_CAP;
+	const bool reset = mask & IBV_QP_STATE &&
+			   attr->qp_state == IBV_QPS_RESET;
 	struct mic_qp *qp = to_mqp(ibqp);
 	struct ibv_modify_qp cmd = {};
 	int ret;
 
 	if (mask & unsupported)
 		return EOPNOTSUPP;
+	if (reset && !may_reset(ibqp))
+		return ENOMEM;
 	ret = ibv_cmd_modify_qp(ibqp, attr, mask, &cmd, sizeof(cmd));
-	if (ret || !(mask & IBV_QP_STATE) || attr->qp_state != IBV_QPS_RESET)
+	if (ret || !reset)
 		return ret;
 	reset_queues(qp);
-	forget_completions(ibqp);
+	forget_completions(ibqp->send_cq, ibqp->recv_cq, ibqp->qp_num);
 	return 0;
 }
 
 int mic_destroy_qp(struct ibv_qp *ibqp)
 {
+	struct ibv_cq *send_cq = ibqp->send_cq, *recv_cq = ibqp->recv_cq;
+	const uint32_t qp_num = ibqp->qp_num;
 	struct mic_qp *qp = to_mqp(ibqp);
 	int ret;
 
 	ret = ibv_cmd_destroy_qp(ibqp);
 	if (ret)
 		return ret;
-	forget_completions(ibqp);
 	mic_direct_destroy(qp);
 	mic_unmap_queue(&qp->map);
 	mic_parent_put(qp->parent);
 	free(qp);
+	/* last: a queue that could not be mapped has room for that now, perhaps */
+	forget_completions(send_cq, recv_cq, qp_num);
 	return 0;
 }

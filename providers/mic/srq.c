@@ -192,15 +192,19 @@ int mic_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num)
 int mic_destroy_srq(struct ibv_srq *ibsrq)
 {
 	struct mic_srq *srq = to_msrq(ibsrq);
+	const uint32_t srqn = srq->srqn;
+	struct ibv_cq *cq = NULL;
 	int ret;
 
 	ret = ibv_cmd_destroy_srq(ibsrq);
 	if (ret)
 		return ret;
 	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
-		mic_cq_forget_srq(srq->vsrq.cq, srq->srqn);
+		cq = srq->vsrq.cq;
 	mic_unmap_queue(&srq->map);
 	mic_parent_put(srq->parent);
 	free(srq);
+	if (cq)
+		mic_cq_forget_srq(cq, srqn);
 	return 0;
 }
