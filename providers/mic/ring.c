@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "ring.h"
 
 /* More than any queue has; the kernel refuses it. */
@@ -25,14 +26,14 @@ int mic_map_queue(struct mic_map *map, int fd, const struct mic_mmap_info *info)
 		return errno;
 	map->addr = addr;
 	map->size = info->size;
-	map->owner = getpid();
+	map->owner = mic_process();
 	return 0;
 }
 
 /* What a child has in that place is something else. */
 void mic_unmap_queue(struct mic_map *map)
 {
-	if (map->size && map->owner == getpid())
+	if (map->size && map->owner == mic_process())
 		munmap(map->addr, map->size);
 }
 
@@ -47,7 +48,7 @@ int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
 	size_t slots = 1;
 	void *addr;
 
-	*room = (struct mic_map){ .owner = getpid() };
+	*room = (struct mic_map){ .owner = mic_process() };
 	if (n > MIC_SLOTS_MAX)
 		return 0;
 	while (slots < n)

@@ -13,7 +13,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "inline.h"
 #include "lock.h"
@@ -23,7 +22,7 @@
 struct mic_map {
 	char *addr;
 	size_t size;
-	pid_t owner; /* a child of fork() does not have it */
+	uint32_t owner; /* a child of fork() does not have it, see process.h */
 };
 
 int mic_map_queue(struct mic_map *map, int fd,

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "windows.h"
 
 static_assert(
@@ -34,7 +35,7 @@ static struct mic_windows *init_windows(int fd)
 	}
 	atomic_init(&windows->refs, 1);
 	pthread_mutex_init(&windows->lock, NULL);
-	windows->owner = getpid();
+	windows->owner = mic_process();
 	windows->fd = fd;
 	windows->states = states;
 	return windows;
@@ -71,7 +72,7 @@ static size_t region_size(unsigned int index)
 /* What a child has where its parent has the mapping is something else. */
 static void unmap(const struct mic_windows *windows, void *addr, size_t size)
 {
-	if (addr && windows->owner == getpid())
+	if (addr && windows->owner == mic_process())
 		munmap(addr, size);
 }
 

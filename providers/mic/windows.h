@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include <rdma/mic-abi.h>
 
@@ -30,7 +29,7 @@ enum {
 /* The windows file of a context, and what is always mapped of it. */
 struct mic_windows {
 	atomic_uint refs;
-	pid_t owner; /* a child of fork() has none of the mappings */
+	uint32_t owner; /* a child of fork() has none of the mappings */
 	int fd;
 	__u32 *states;
 	atomic_uint alone;    /* windows that are mapped alone */
@@ -79,6 +78,7 @@ static inline uint32_t mic_window_state(const struct mic_window *window)
 {
 	return atomic_load_explicit(window->state, memory_order_acquire);
 }
+
 /*
  * May @local and what requests call @remote be the same memory, at least in part? That
  * is known of this process's own only.
@@ -94,6 +94,5 @@ static inline bool mic_window_overlaps(const struct mic_window *window,
 	return window->access & MIC_WINDOW_RENAMED ||
 	       (addr < remote + remote_length && remote < addr + length);
 }
-
 
 #endif /* MIC_WINDOWS_H */
