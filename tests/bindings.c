@@ -290,11 +290,6 @@ static bool no_windows(struct stage *stage)
 	bind.bind_info.mr = null;
 	ok = check(ibv_bind_mw(b.qp, mw, &bind) == EOPNOTSUPP,
 		   "to the null region") &&
-	     check(!ibv_reg_mr(pd, stage->memory.addr, MEMORY_BYTES,
-			       ACCESS_ALL | IBV_ACCESS_MW_BIND |
-				       IBV_ACCESS_ON_DEMAND) &&
-			   errno == EOPNOTSUPP,
-		   "on demand: %s", strerror(errno)) &&
 	     exchange_empty(&a, &b, 1);
 	pair_destroy(&a, &b);
 	return check(!ibv_dealloc_mw(mw) && !ibv_dereg_mr(null),

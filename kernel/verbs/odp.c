@@ -125,9 +125,6 @@ struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
 
 	if (!length || start + length < start || iova + length < iova)
 		return ERR_PTR(-EINVAL);
-	/* no window is bound to it */
-	if (access & IB_ACCESS_MW_BIND)
-		return ERR_PTR(-EOPNOTSUPP);
 	mr = mic_mr_create(ibpd, MIC_MKEY_ODP, access);
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
