@@ -28,13 +28,14 @@ static uint16_t object;
 static bool was_seen;
 
 /* A command with one attribute more, which is input for the driver. */
-static int with_more(int fd, const struct ib_uverbs_ioctl_hdr *hdr)
+static int with_more(int fd, struct ib_uverbs_ioctl_hdr *hdr)
 {
 	struct {
 		struct ib_uverbs_ioctl_hdr hdr;
 		struct ib_uverbs_attr attrs[MOST_ATTRS + 1];
 	} longer;
 	size_t size = sizeof(*hdr) + hdr->num_attrs * sizeof(*hdr->attrs);
+	int ret;
 
 	memset(&longer, 0, sizeof(longer));
 	memcpy(&longer, hdr, size);
@@ -44,7 +45,10 @@ static int with_more(int fd, const struct ib_uverbs_ioctl_hdr *hdr)
 	longer.hdr.num_attrs++;
 	longer.hdr.length = size + sizeof(*hdr->attrs);
 	was_seen = true;
-	return syscall(SYS_ioctl, fd, RDMA_VERBS_IOCTL, &longer);
+	ret = syscall(SYS_ioctl, fd, RDMA_VERBS_IOCTL, &longer);
+	/* the number of what was made is in its attribute */
+	memcpy(hdr->attrs, longer.attrs, size - sizeof(*hdr));
+	return ret;
 }
 
 /* The library calls this one. */
