@@ -355,7 +355,8 @@ static bool allocators(void)
 	if (!cq)
 		bail("ibv_create_cq_ex: %s", strerror(errno));
 	options.pd = cq_attr.parent_domain;
-	options.send_cq = options.recv_cq = ibv_cq_ex_to_cq(cq);
+	options.send_cq = ibv_cq_ex_to_cq(cq);
+	options.recv_cq = options.send_cq;
 	endpoint_create(&ep, &dev, &options);
 	endpoint_destroy(&ep);
 	tap_must(!ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "ibv_destroy_cq");

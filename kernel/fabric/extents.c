@@ -15,7 +15,7 @@
 #include <mic/window.h>
 
 /* Pieces that are looked at for a list: 4 GiB of pages. */
-#define MIC_EXTENTS_STEPS	(1U << 20)
+#define MIC_EXTENTS_STEPS	SZ_1M
 
 static struct mic_extents *mic_extents_alloc(u32 n)
 {

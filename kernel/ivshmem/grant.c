@@ -84,7 +84,7 @@ static u32 mic_grant_next_gen(const struct mic_path *path, u32 slot)
  * Return: 0, -EOPNOTSUPP, -ENOSPC.
  */
 int mic_grant_open(struct mic_path *path, struct mic_grant *grant,
-		    struct mic_map *map)
+		   struct mic_map *map)
 {
 	struct mic_share *share;
 	int slot;

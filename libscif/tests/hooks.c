@@ -19,7 +19,7 @@ void hook_next(enum hooked which, int (*run)(void))
 
 bool hook_waits(enum hooked which)
 {
-	return hooks[which] != NULL;
+	return hooks[which];
 }
 
 /* False, with errno, if the call is to fail. */
