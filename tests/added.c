@@ -15,7 +15,7 @@ enum { REQUESTS = 20000, MEMORY_BYTES = 4096, ID = 1 };
 static struct setup setup;
 static struct endpoint a, b;
 
-static _Atomic(uint64_t) *word;
+static atomic_uint_least64_t *word;
 static atomic_bool stop;
 
 /* Returns how often it has added, by adding to what the requests do not. */
@@ -103,8 +103,8 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, MEMORY_BYTES);
 	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
 	/* where send_wr_aim() aims */
-	word = (_Atomic(uint64_t) *)(((uintptr_t)setup.b_mem.addr + 7) &
-				     ~(uintptr_t)7);
+	word = (atomic_uint_least64_t *)(((uintptr_t)setup.b_mem.addr + 7) &
+					 ~(uintptr_t)7);
 	tap_ok(beside(adds, true), "a program and FETCH_ADD");
 	tap_ok(beside(swaps, false), "a program and CMP_SWAP");
 	pair_destroy(&a, &b);

@@ -30,24 +30,24 @@ static bool was_seen;
 /* A command with one attribute more, which is input for the driver. */
 static int with_more(int fd, struct ib_uverbs_ioctl_hdr *hdr)
 {
-	struct {
-		struct ib_uverbs_ioctl_hdr hdr;
-		struct ib_uverbs_attr attrs[MOST_ATTRS + 1];
-	} longer;
-	size_t size = sizeof(*hdr) + hdr->num_attrs * sizeof(*hdr->attrs);
+	const size_t size = sizeof(*hdr) + hdr->num_attrs * sizeof(*hdr->attrs);
+	uint64_t room[(sizeof(*hdr) + (MOST_ATTRS + 1) * sizeof(*hdr->attrs)) /
+			      sizeof(uint64_t) +
+		      1] = { 0 };
+	struct ib_uverbs_ioctl_hdr *longer = (void *)room;
+	struct ib_uverbs_attr *last = &longer->attrs[hdr->num_attrs];
 	int ret;
 
-	memset(&longer, 0, sizeof(longer));
-	memcpy(&longer, hdr, size);
-	longer.attrs[hdr->num_attrs].attr_id = UVERBS_ATTR_UHW_IN;
-	longer.attrs[hdr->num_attrs].len = sizeof(*more);
-	longer.attrs[hdr->num_attrs].data = *more;
-	longer.hdr.num_attrs++;
-	longer.hdr.length = size + sizeof(*hdr->attrs);
+	memcpy(longer, hdr, size);
+	last->attr_id = UVERBS_ATTR_UHW_IN;
+	last->len = sizeof(*more);
+	last->data = *more;
+	longer->num_attrs++;
+	longer->length = size + sizeof(*last);
 	was_seen = true;
-	ret = syscall(SYS_ioctl, fd, RDMA_VERBS_IOCTL, &longer);
+	ret = syscall(SYS_ioctl, fd, RDMA_VERBS_IOCTL, longer);
 	/* the number of what was made is in its attribute */
-	memcpy(hdr->attrs, longer.attrs, size - sizeof(*hdr));
+	memcpy(hdr->attrs, longer->attrs, size - sizeof(*hdr));
 	return ret;
 }
 
