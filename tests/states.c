@@ -214,6 +214,18 @@ static bool overflow_cq(struct setup *setup, struct endpoint *a,
 	       expect_state(b, IBV_QPS_RTS);
 }
 
+/* One that the queues of @options can overrun. */
+static struct ibv_cq *small_cq(struct setup *setup,
+			       struct endpoint_options *options)
+{
+	struct ibv_cq *cq = ibv_create_cq(setup->a_dev.ctx, 4, NULL, NULL, 0);
+
+	if (!cq)
+		bail("cannot create a CQ: %s", strerror(errno));
+	options->depth = cq->cqe + 16;
+	return cq;
+}
+
 static bool run_overflow(struct setup *setup, struct neighbours *neighbours)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
@@ -221,10 +233,7 @@ static bool run_overflow(struct setup *setup, struct neighbours *neighbours)
 	struct ibv_cq *cq;
 	bool ok;
 
-	cq = ibv_create_cq(setup->a_dev.ctx, 4, NULL, NULL, 0);
-	if (!cq)
-		bail("cannot create a CQ: %s", strerror(errno));
-	options.depth = cq->cqe + 16;
+	cq = small_cq(setup, &options);
 	endpoint_create(&b, &setup->b_dev, &options);
 	options.send_cq = cq;
 	endpoint_create(&a, &setup->a_dev, &options);
@@ -271,10 +280,7 @@ static bool run_overflow_both(struct setup *setup,
 	struct ibv_cq *cq;
 	bool ok;
 
-	cq = ibv_create_cq(setup->a_dev.ctx, 4, NULL, NULL, 0);
-	if (!cq)
-		bail("cannot create a CQ: %s", strerror(errno));
-	options.depth = cq->cqe + 16;
+	cq = small_cq(setup, &options);
 	endpoint_create(&b, &setup->b_dev, &options);
 	endpoint_create(&other_b, &setup->b_dev, &options);
 	options.send_cq = cq;

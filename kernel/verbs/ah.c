@@ -38,11 +38,15 @@ struct mic_av {
  * mic_addr_from_attr - the engine's form of an address vector
  * @addr: out
  * @attr: resolved by ib_core: GIDs, destination MAC
+ *
+ * Return: 0, or -ENODEV if the GID that it sends from is gone; then @addr has no VLAN
+ * and no source's Ethernet address.
  */
-void mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr)
+int mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
 	const struct ib_gid_attr *sgid_attr = grh->sgid_attr;
+	int err;
 
 	memset(addr, 0, sizeof(*addr));
 	addr->dgid = grh->dgid;
@@ -53,8 +57,10 @@ void mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr)
 	addr->flow_label = grh->flow_label;
 	addr->ipv4 = ipv6_addr_v4mapped((const struct in6_addr *)&grh->dgid);
 	memcpy(addr->dmac, attr->roce.dmac, ETH_ALEN);
-	if (rdma_read_gid_l2_fields(sgid_attr, &addr->vlan_id, addr->smac))
+	err = rdma_read_gid_l2_fields(sgid_attr, &addr->vlan_id, addr->smac);
+	if (err)
 		addr->vlan_id = 0xffff;
+	return err;
 }
 
 /*
@@ -96,20 +102,12 @@ static void mic_av_watch(struct mic_av *av, const struct ib_gid_attr *attr)
 static int mic_av_init(struct mic_av *av, struct ib_pd *pd,
 		       const struct rdma_ah_attr *attr)
 {
-	const struct ib_gid_attr *sgid_attr = rdma_ah_read_grh(attr)->sgid_attr;
-	u8 smac[ETH_ALEN];
-	u16 vlan_id;
-	int err;
+	int err = mic_addr_from_attr(&av->addr, attr);
 
-	err = rdma_read_gid_l2_fields(sgid_attr, &vlan_id, smac);
-	if (err)
-		return err;
-	mic_addr_from_attr(&av->addr, attr);
-	av->addr.vlan_id = vlan_id;
-	av->smac = ether_addr_to_u64(smac);
-	av->sgid_attr = sgid_attr;
+	av->smac = ether_addr_to_u64(av->addr.smac);
+	av->sgid_attr = rdma_ah_read_grh(attr)->sgid_attr;
 	av->pd = pd;
-	return 0;
+	return err;
 }
 
 int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,

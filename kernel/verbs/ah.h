@@ -36,7 +36,7 @@ int mic_destroy_ah(struct ib_ah *ibah, u32 flags);
 void mic_ah_add_gid(const struct ib_gid_attr *attr);
 void mic_ah_del_gid(const struct ib_gid_attr *attr);
 
-void mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr);
+int mic_addr_from_attr(struct mic_addr *addr, const struct rdma_ah_attr *attr);
 int mic_av_get(struct mic_dev *dev, u32 handle, const struct ib_pd *pd,
 	       struct mic_addr *addr);
 

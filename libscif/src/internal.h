@@ -155,14 +155,13 @@ struct scif_endpoint {
 	struct scif_endpoint *next; /* in the table */
 	uint64_t inode;
 	atomic_int state;
-	atomic_bool ended; /* closed, and nothing of it shows any more */
-	atomic_uint
-		sleepers;   /* calls that sleep on the descriptor, or use it */
-	atomic_uint closes; /* tells them to look if it is theirs */
-	atomic_bool dirty;  /* the progress thread shall refresh it */
-	atomic_uint due;    /* what that has to do, or is doing */
-	bool linked;	    /* counts among the table's */
-	bool leaves;	    /* or, later, among those that leave */
+	atomic_bool ended;    /* closed, and nothing of it shows any more */
+	atomic_uint sleepers; /* calls that sleep on the number, or use it */
+	atomic_uint closes;   /* tells them to look if it is theirs */
+	atomic_bool dirty;    /* the progress thread shall refresh it */
+	atomic_uint due;      /* what that has to do, or is doing */
+	bool linked;	      /* counts among the table's */
+	bool leaves;	      /* or, later, among those that leave */
 
 	pthread_mutex_t lock;
 	struct rdma_cm_id *holder; /* holds the port, listens */

@@ -26,20 +26,6 @@ enum {
 	REMOTE = SCIF_SIGNAL_REMOTE
 };
 
-/* Until there is @value at @place, a multiple of 4. */
-static bool becomes(const uint8_t *place, uint64_t value, const char *what)
-{
-	uint64_t limit = deadline(), word;
-	unsigned int round = 0;
-
-	do {
-		relax(round++);
-		memcpy(&word, place, sizeof(word));
-	} while (word != value && now_ms() < limit);
-	return check(word == value, "%s: 0x%llx, expected 0x%llx", what,
-		     (unsigned long long)word, (unsigned long long)value);
-}
-
 static bool peer_becomes(int64_t place, uint64_t value, const char *what)
 {
 	uint64_t limit = deadline(), word = 0;
@@ -128,12 +114,12 @@ static bool values_come(struct couple *couple, int who)
 						0x1122334455667700 + i,
 						who | LOCAL | REMOTE),
 			      0, "signal");
-	return becomes(word, 150, "local") &&
+	return becomes_word(word, 150, "local") &&
 	       peer_becomes(32, 0x1122334455667700 + 150, "remote") &&
 	       succeeds(scif_fence_signal(own, 36, 5ULL << 40, 44, 6ULL << 40,
 					  who | LOCAL | REMOTE),
 			0, "odd places") &&
-	       becomes(odd, 5ULL << 40, "local") &&
+	       becomes_word(odd, 5ULL << 40, "local") &&
 	       peer_becomes(44, 6ULL << 40, "remote") && ok;
 }
 
@@ -193,7 +179,7 @@ static bool signal_values(int who)
 		     succeeds(scif_fence_signal(couple.own, 16, i, 0, 0,
 						who | LOCAL),
 			      0, "signal") &&
-		     becomes(word, i, "behind a copy") &&
+		     becomes_word(word, i, "behind a copy") &&
 		     copies_came(&couple, i);
 	}
 	couple_end(&couple);

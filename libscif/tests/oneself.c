@@ -99,19 +99,6 @@ static bool copies(void)
 	return ok;
 }
 
-static bool becomes(const uint8_t *place, uint64_t value)
-{
-	uint64_t limit = deadline(), word;
-	unsigned int round = 0;
-
-	do {
-		relax(round++);
-		memcpy(&word, place, sizeof(word));
-	} while (word != value && now_ms() < limit);
-	return check(word == value, "0x%llx, expected 0x%llx",
-		     (unsigned long long)word, (unsigned long long)value);
-}
-
 /* The copies that one end began, marked by @marker. */
 static bool are_marked(struct ends *ends, int marker, int who)
 {
@@ -131,8 +118,8 @@ static bool are_marked(struct ends *ends, int marker, int who)
 					  who | SCIF_SIGNAL_LOCAL |
 						  SCIF_SIGNAL_REMOTE),
 			0, "signal") &&
-	       becomes(ends->first + BYTES - 8, 5) &&
-	       becomes(ends->second + BYTES - 8, 5) &&
+	       becomes_word(ends->first + BYTES - 8, 5, "the mark") &&
+	       becomes_word(ends->second + BYTES - 8, 5, "the mark") &&
 	       check(!memcmp(ends->first, ends->second, BYTES - PAGE),
 		     "behind the signal: other bytes");
 }

@@ -40,8 +40,7 @@ struct mic_own {
 	uint32_t consumer;
 	uint32_t known;		 /* what @producer was when it was looked at */
 	_Atomic(uint32_t) freed; /* elements before it are no longer read */
-	uint32_t
-		least; /* elements in the kernel's ring while it is not mapped */
+	uint32_t least; /* elements in the kernel's ring, not mapped yet */
 };
 
 void mic_own_init(struct mic_own *own, bool plain);

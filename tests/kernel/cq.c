@@ -180,36 +180,33 @@ static int expect_error(struct bench *bench)
 	return -EIO;
 }
 
-/* Completions of @far are taken, those of @near wait. */
-static int test_full_of_sends(struct bench *bench)
+/*
+ * Messages between @from and @to, of which one is the near side: its completions wait,
+ * those of the other are taken, also that of a message more than there is room for.
+ */
+static int fill(struct bench *bench, struct side *from, struct side *to)
 {
 	u64 id;
 	int err = 0;
 
 	for (id = 0; id < TEST_ENTRIES + TEST_MORE && !err; id++)
-		err = post_message(&bench->near, &bench->far, id) ?:
-		      expect_next(&bench->far, id);
+		err = post_message(from, to, id) ?: expect_next(&bench->far, id);
 	/* one more arrives when there is room again, but the queue takes no more */
 	return err ?: expect_error(bench) ?:
 	       expect_first(&bench->near, TEST_ENTRIES) ?:
-	       post_message(&bench->near, &bench->far, id) ?:
-	       expect_next(&bench->far, id) ?: expect_first(&bench->near, 0) ?:
-	       expect_error(bench) ?: expect_ready(bench);
+	       post_message(from, to, id) ?: expect_next(&bench->far, id) ?:
+	       expect_first(&bench->near, 0) ?: expect_error(bench) ?:
+	       expect_ready(bench);
+}
+
+static int test_full_of_sends(struct bench *bench)
+{
+	return fill(bench, &bench->near, &bench->far);
 }
 
 static int test_full_of_receives(struct bench *bench)
 {
-	u64 id;
-	int err = 0;
-
-	for (id = 0; id < TEST_ENTRIES + TEST_MORE && !err; id++)
-		err = post_message(&bench->far, &bench->near, id) ?:
-		      expect_next(&bench->far, id);
-	return err ?: expect_error(bench) ?:
-	       expect_first(&bench->near, TEST_ENTRIES) ?:
-	       post_message(&bench->far, &bench->near, id) ?:
-	       expect_next(&bench->far, id) ?: expect_first(&bench->near, 0) ?:
-	       expect_error(bench) ?: expect_ready(bench);
+	return fill(bench, &bench->far, &bench->near);
 }
 
 /* Once there is place for it. */

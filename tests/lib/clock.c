@@ -3,9 +3,11 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "clock.h"
+#include "tap.h"
 
 enum { PATIENCE_MS = 30000 };
 
@@ -74,4 +76,17 @@ bool readable_within(int fd, int ms)
 bool becomes_readable(int fd)
 {
 	return readable_within(fd, patience_ms());
+}
+
+bool becomes_word(const uint8_t *place, uint64_t value, const char *what)
+{
+	uint64_t limit = deadline(), word;
+	unsigned int round = 0;
+
+	do {
+		relax(round++);
+		memcpy(&word, place, sizeof(word));
+	} while (word != value && now_ms() < limit);
+	return check(word == value, "%s: 0x%llx, expected 0x%llx", what,
+		     (unsigned long long)word, (unsigned long long)value);
 }

@@ -30,4 +30,7 @@ bool readable_within(int fd, int ms);
 /* Wait until @fd is readable, until the deadline. */
 bool becomes_readable(int fd);
 
+/* Until there is @value at @place, a multiple of 4; @what it is, if it is not. */
+bool becomes_word(const uint8_t *place, uint64_t value, const char *what);
+
 #endif /* TESTS_CLOCK_H */
