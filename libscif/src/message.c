@@ -73,12 +73,11 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 				heat(ep);
 			return 0;
 		}
-		if (round == FAST_ROUNDS)
-			scif_signals_hold();
 		/* Emulated processors take long over a pause. */
 		if (round >= FAST_ROUNDS)
 			scif_pause();
 	}
+	scif_signals_hold();
 	if (atomic_load(&ep->hot)) {
 		scif_cool(ep, epd);
 		atomic_store(&ep->waits, HOT_WAITS - HOT_AGAIN_WAITS);
@@ -102,7 +101,7 @@ static int take_turn(struct scif_endpoint *ep, scif_epd_t epd,
 
 	while (!err &&
 	       atomic_exchange_explicit(turn, true, memory_order_acquire)) {
-		if (block && round == SCIF_SPIN_ROUNDS)
+		if (block && round == TURN_ROUNDS - 1)
 			scif_signals_hold();
 		if (round >= TURN_ROUNDS)
 			err = block ? scif_sleep(ep, epd, event) : EAGAIN;

@@ -137,11 +137,11 @@ static int do_poll(struct scif_pollepd *epds, struct pollfd *fds,
 	uint64_t end = timeout_ms < 0 ? UINT64_MAX : scif_now_ms() + timeout_ms;
 	int found, wait;
 
-	if (timeout_ms)
-		scif_signals_hold();
 	for (;;) {
 		found = look(epds, fds, count);
 		wait = found ? 0 : nap(scif_now_ms(), end);
+		if (wait)
+			scif_signals_hold();
 		if (sleep_on(fds, count, wait, cancel_state) < 0 && !found)
 			return -1;
 		found += add_others(epds, fds, count);
