@@ -141,6 +141,7 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 	if (err)
 		goto err_free;
 	mic_av_watch(ah->av, ah->av->sgid_attr);
+	ah->static_rate = rdma_ah_get_static_rate(init->ah_attr);
 	if (udata) {
 		resp.ah_handle = ah->handle;
 		err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -180,6 +181,7 @@ int mic_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
 	attr->type = ibah->type;
 	rdma_ah_set_port_num(attr, 1);
 	rdma_ah_set_sl(attr, addr->sl);
+	rdma_ah_set_static_rate(attr, to_mic_ah(ibah)->static_rate);
 	rdma_ah_set_grh(attr, (union ib_gid *)&addr->dgid, addr->flow_label,
 			ibah->sgid_attr ? ibah->sgid_attr->index : 0,
 			addr->hop_limit, addr->traffic_class);

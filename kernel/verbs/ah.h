@@ -17,11 +17,13 @@ struct mic_dev;
  * @ibah: ib_core's part
  * @av: the engine's part, found by number under RCU
  * @handle: number, index in &mic_dev.ahs
+ * @static_rate: what its maker asked for, to be queried only
  */
 struct mic_ah {
 	struct ib_ah ibah;
 	struct mic_av *av;
 	u32 handle;
+	u8 static_rate;
 };
 
 static inline struct mic_ah *to_mic_ah(struct ib_ah *ibah)

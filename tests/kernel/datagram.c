@@ -85,6 +85,7 @@ static struct ib_ah *create_ah(const struct side *from, const struct side *to, u
 		return ERR_PTR(err);
 	rdma_ah_set_port_num(&attr, TEST_PORT);
 	rdma_ah_set_grh(&attr, &dgid, 0, from->gid_index, 64, 0);
+	rdma_ah_set_static_rate(&attr, IB_RATE_10_GBPS);
 	return rdma_create_ah(from->pd, &attr, flags);
 }
 
@@ -271,7 +272,9 @@ static int test_arrives(struct bench *bench)
 		return err;
 	return expect_number("another address",
 			     memcmp(&rdma_ah_read_grh(&attr)->dgid, &bench->far.gid,
-				    sizeof(union ib_gid)), 0);
+				    sizeof(union ib_gid)), 0) ?:
+	       expect_number("rate", rdma_ah_get_static_rate(&attr),
+			     IB_RATE_10_GBPS);
 }
 
 /* To whoever a datagram came from, by what came with it. */
