@@ -71,7 +71,7 @@ void mic_answer_commit(struct mic_path *path, u32 bytes)
 static void mic_answer_wait(struct mic_path *path, u64 ns)
 {
 	lockdep_assert_held(&path->answer_lock);
-	path->stat[MIC_STAT_DELAYED]++;
+	mic_path_count(path, MIC_STAT_DELAYED, 1);
 	if (!path->delayed)
 		path->delayed_until = ktime_add_ns(ktime_get(), ns);
 	WRITE_ONCE(path->delayed, true);
@@ -158,7 +158,7 @@ static enum hrtimer_restart mic_answer_timeout(struct hrtimer *timer)
 		if (!hrtimer_is_queued(timer))
 			hrtimer_set_expires(timer, path->delayed_until);
 	} else if (path->delayed && mic_path_may_send(path)) {
-		path->stat[MIC_STAT_OVERDUE]++;
+		mic_path_count(path, MIC_STAT_OVERDUE, 1);
 		mic_answer_publish(path);
 		published = true;
 	}

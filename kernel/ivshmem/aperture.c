@@ -316,13 +316,8 @@ static void mic_aperture_read(const struct mic_path *path,
 	barrier();
 }
 
-/**
- * mic_aperture_find - look for the other node's memory
- * @path: path
- *
- * Context: the path's thread.
- */
-void mic_aperture_find(struct mic_path *path)
+/* What is found stays, unless it is to be looked for @anew. */
+static void mic_aperture_seek(struct mic_path *path, bool anew)
 {
 	bool reach = false;
 	int i;
@@ -334,8 +329,9 @@ void mic_aperture_find(struct mic_path *path)
 	mutex_lock(&mic_lease_lock);
 	path->apertures = mic_aperture_changes;
 	for (i = 0; i < MIC_REGION_BEACONS; i++) {
-		mic_aperture_find_one(path, path->sought.addr[i],
-				      &path->range[i]);
+		if (anew || !path->range[i].aperture)
+			mic_aperture_find_one(path, path->sought.addr[i],
+					      &path->range[i]);
 		reach |= !!path->range[i].aperture;
 	}
 	WRITE_ONCE(path->reach, reach);
@@ -345,19 +341,36 @@ void mic_aperture_find(struct mic_path *path)
 				     "the memory of node %u is in an aperture\n", path->slot);
 }
 
+/**
+ * mic_aperture_find - look for the other node's memory
+ * @path: path
+ *
+ * Context: the path's thread.
+ */
+void mic_aperture_find(struct mic_path *path)
+{
+	mic_aperture_seek(path, true);
+}
+
 /*
- * Nothing was found, and something else is to be looked for: somebody had written
+ * Something was not found, and something else is to be looked for: somebody had written
  * there. Once a second, for a look takes its time.
  */
 static bool mic_aperture_is_misled(const struct mic_path *path)
 {
 	struct mic_sought now;
+	bool misled = false;
+	int i;
 
-	if (READ_ONCE(path->reach) || list_empty_careful(&mic_apertures) ||
+	if (list_empty_careful(&mic_apertures) ||
 	    time_before(jiffies, path->sought_at + HZ))
 		return false;
 	mic_aperture_read(path, &now);
-	return memcmp(&now, &path->sought, sizeof(now));
+	for (i = 0; i < MIC_REGION_BEACONS; i++)
+		misled |= !READ_ONCE(path->range[i].aperture) &&
+			  (now.addr[i] != path->sought.addr[i] ||
+			   memcmp(now.id, path->sought.id, sizeof(now.id)));
+	return misled;
 }
 
 /**
@@ -369,9 +382,10 @@ static bool mic_aperture_is_misled(const struct mic_path *path)
  */
 void mic_aperture_look(struct mic_path *path)
 {
-	if (path->apertures != READ_ONCE(mic_aperture_changes) ||
-	    mic_aperture_is_misled(path))
+	if (path->apertures != READ_ONCE(mic_aperture_changes))
 		mic_aperture_find(path);
+	else if (mic_aperture_is_misled(path))
+		mic_aperture_seek(path, false);
 }
 
 /* The first page here; false if it isn't all within the other node's memory. */

@@ -264,7 +264,7 @@ static void mic_net_stats(struct net_device *ndev, struct ethtool_stats *stats,
 	memset(data, 0, (MIC_PATH_STATS + 1) * sizeof(*data));
 	for (i = 0; i < ivs->geo.nodes; i++)
 		for (stat = 0; ivs->path[i] && stat < MIC_PATH_STATS; stat++)
-			data[stat] += READ_ONCE(ivs->path[i]->stat[stat]);
+			data[stat] += atomic64_read(&ivs->path[i]->stat[stat]);
 	for (i = 0; i < ivs->vectors; i++)
 		data[MIC_PATH_STATS] += (u32)atomic_read(&ivs->interrupts[i]);
 }

@@ -177,25 +177,26 @@ static void mic_grant_put_pages(struct mic_path *path,
  * mic_grant_reap - see what became of a grant
  * @path: path
  * @slot: of the grant, or of none
- * @all: it ends, whatever the other node says
+ * @reap: which ones end
  *
  * Context: process context.
  * Return: whether the table was changed.
  */
-bool mic_grant_reap(struct mic_path *path, u32 slot, bool all)
+bool mic_grant_reap(struct mic_path *path, u32 slot, enum mic_reap reap)
 {
 	struct mic_share *share = &path->share[slot], was = {};
 	struct mic_grant *ended = NULL;
 	bool over, recalled = false;
 
 	spin_lock(&path->share_lock);
-	over = share->used && mic_grant_is_over(path, slot);
+	over = share->used && reap != MIC_REAP_LOST &&
+	       mic_grant_is_over(path, slot);
 	if (!share->used) {
 		;
-	} else if (all || over) {
+	} else if (over || reap != MIC_REAP_OVER) {
 		was = *share;
 		ended = share->grant;
-		recalled = !share->revoked;
+		recalled = !share->revoked && reap != MIC_REAP_LOST;
 		if (recalled)
 			mic_grant_recall(path, slot);
 		*share = (struct mic_share) { .gen = was.gen };

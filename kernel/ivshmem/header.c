@@ -116,6 +116,19 @@ static bool mic_region_hdr_is(const struct mic_region_hdr *hdr,
 }
 
 /*
+ * The node table is in the same place in every region. Where one has fewer nodes, what
+ * is behind it does not change unless somebody lives there, either.
+ */
+static u32 mic_region_possible_nodes(const struct mic_ivs *ivs)
+{
+	if (ivs->mem_size < MIC_REGION_HDR)
+		return 0;
+	return min_t(u64, div_u64(ivs->mem_size - MIC_REGION_HDR,
+				  sizeof(struct mic_region_node)),
+		     MIC_REGION_NODES);
+}
+
+/*
  * Return: false if another node has taken the lock: it took this one for dead, and
  * what it has formatted others may use already. (Who is stopped between the look and
  * what follows writes there nevertheless.)
@@ -124,11 +137,15 @@ static bool mic_region_format(struct mic_ivs *ivs, struct mic_region_hdr *hdr,
 			      u32 token)
 {
 	const struct mic_geometry *geo = &ivs->geo;
+	/* also entries that only another region here had room for */
+	const u64 end = max_t(u64, geo->lanes,
+			      geo->table + mic_region_possible_nodes(ivs) *
+					   sizeof(struct mic_region_node));
 	u32 i;
 
 	if (READ_ONCE(hdr->lock) != token)
 		return false;
-	memset(ivs->mem + geo->table, 0, geo->lanes - geo->table);
+	memset(ivs->mem + geo->table, 0, end - geo->table);
 	for (i = 0; i < geo->nodes && mic_ivs_has_slices(ivs); i++)
 		memset(ivs->mem + mic_slice_offset(ivs, i), 0, MIC_SLICE_TABLE);
 	ivs->size = ivs->mem_size;
@@ -238,19 +255,6 @@ static void mic_region_unlock(struct mic_region_hdr *hdr, u32 token)
 	mic_cmpxchg_shared(&hdr->lock, token, 0);
 }
 
-/*
- * The node table is in the same place in every region. Where one has fewer nodes, what
- * is behind it does not change unless somebody lives there, either.
- */
-static u32 mic_watch_nodes(const struct mic_ivs *ivs)
-{
-	if (ivs->mem_size < MIC_REGION_HDR)
-		return 0;
-	return min_t(u64, div_u64(ivs->mem_size - MIC_REGION_HDR,
-				  sizeof(struct mic_region_node)),
-		     MIC_REGION_NODES);
-}
-
 static const struct mic_region_node *mic_watch_node(const struct mic_ivs *ivs,
 						    u32 slot)
 {
@@ -263,7 +267,7 @@ static void mic_watch_begin(struct mic_watch *watch, const struct mic_ivs *ivs)
 {
 	u32 i;
 
-	for (i = 0; i < mic_watch_nodes(ivs); i++)
+	for (i = 0; i < mic_region_possible_nodes(ivs); i++)
 		watch->beat[i] = READ_ONCE(mic_watch_node(ivs, i)->heartbeat);
 	mic_region_read_hdr(ivs->mem, &watch->hdr);
 	watch->since = jiffies;
@@ -285,7 +289,7 @@ static bool mic_watch_is_over(const struct mic_watch *watch,
 {
 	u32 i;
 
-	for (i = 0; i < mic_watch_nodes(ivs); i++)
+	for (i = 0; i < mic_region_possible_nodes(ivs); i++)
 		if (READ_ONCE(mic_watch_node(ivs, i)->heartbeat) !=
 		    watch->beat[i])
 			return true;
@@ -297,7 +301,7 @@ static bool mic_watch_any(const struct mic_ivs *ivs)
 {
 	u32 i;
 
-	for (i = 0; i < mic_watch_nodes(ivs); i++)
+	for (i = 0; i < mic_region_possible_nodes(ivs); i++)
 		if (READ_ONCE(mic_watch_node(ivs, i)->owner) ||
 		    READ_ONCE(mic_watch_node(ivs, i)->heartbeat))
 			return true;
@@ -328,7 +332,7 @@ static bool mic_watch_is_ripe(const struct mic_watch *watch,
 	unsigned long ms = 0;
 	u32 i;
 
-	for (i = 0; i < mic_watch_nodes(ivs); i++) {
+	for (i = 0; i < mic_region_possible_nodes(ivs); i++) {
 		const struct mic_region_node *entry = mic_watch_node(ivs, i);
 
 		if (!READ_ONCE(entry->owner))
@@ -459,25 +463,48 @@ static bool mic_region_has_id(const struct mic_ivs *ivs, u32 *id)
 	return READ_ONCE(hdr->magic) == MIC_REGION_MAGIC;
 }
 
-/**
- * mic_region_is_same - is it certain that the region was not formatted anew?
- * @ivs: device that has slept
- *
- * Return: true if there is a header with the id of the one that was attached.
- */
-bool mic_region_is_same(const struct mic_ivs *ivs)
+static bool mic_region_has_own_id(const struct mic_ivs *ivs)
 {
 	u32 id;
 
 	return mic_region_has_id(ivs, &id) && id == ivs->id;
 }
 
+/* Who formats a region clears all entries, whatever its number of nodes. */
+static bool mic_region_has_own_entry(struct mic_ivs *ivs)
+{
+	return READ_ONCE(mic_region_node(ivs, ivs->slot)->owner) == ivs->owner;
+}
+
+/**
+ * mic_region_is_same - is it certain that the region was not formatted anew?
+ * @ivs: device that has slept
+ *
+ * Somebody may have overwritten the header a moment ago. Those who live there write it
+ * again; in a region that was formatted anew there is another one for good.
+ *
+ * Context: process context, sleeps for up to a second.
+ * Return: true if it has the id that it had when it was attached, or this node's
+ * entry is as it was.
+ */
+bool mic_region_is_same(struct mic_ivs *ivs)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(MIC_QUIET_MS);
+
+	while (!mic_region_has_own_entry(ivs) && !mic_region_has_own_id(ivs)) {
+		if (time_after(jiffies, end))
+			return false;
+		msleep(20);
+	}
+	return true;
+}
+
 /**
  * mic_region_restore - write the header again that somebody has overwritten
  * @ivs: device that has its entry
  *
- * Who formats a region clears all entries. So a node that still has its own is in a
- * region that was not formatted anew, whatever is in the header.
+ * A node that still has its entry is in a region that was not formatted anew, whatever
+ * is in the header.
  *
  * Context: the tick.
  */
@@ -491,7 +518,7 @@ void mic_region_restore(struct mic_ivs *ivs)
 	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_since);
 	if (!token)
 		return;
-	if (READ_ONCE(mic_region_node(ivs, ivs->slot)->owner) == ivs->owner) {
+	if (mic_region_has_own_entry(ivs)) {
 		mic_region_write_hdr(ivs, hdr);
 		dev_warn_ratelimited(&ivs->pdev->dev,
 				     "the region's header was overwritten\n");
@@ -507,18 +534,18 @@ static bool mic_region_is_another(const struct mic_ivs *ivs)
 }
 
 /*
- * Where the region was another one only a header that has the known id says that it
- * is not: one that was overwritten says nothing.
+ * Where the region was another one only this node's entry, or a header that has the
+ * known id, says that it is not: one that was overwritten says nothing.
  */
 static bool mic_region_is_elsewhere(struct mic_ivs *ivs)
 {
-	if (mic_region_is_another(ivs)) {
+	if (mic_region_has_own_entry(ivs) || mic_region_has_own_id(ivs)) {
+		ivs->elsewhere = false;
+	} else if (mic_region_is_another(ivs)) {
 		if (!ivs->elsewhere)
 			dev_err_ratelimited(&ivs->pdev->dev,
 					    "this is another region now\n");
 		ivs->elsewhere = true;
-	} else if (mic_region_is_same(ivs)) {
-		ivs->elsewhere = false;
 	}
 	return ivs->elsewhere;
 }

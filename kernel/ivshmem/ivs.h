@@ -202,7 +202,7 @@ extern const struct attribute_group *mic_ivs_groups[];
 /* header.c: the region's header */
 int mic_region_attach(struct mic_ivs *ivs);
 bool mic_region_stands(const struct mic_ivs *ivs);
-bool mic_region_is_same(const struct mic_ivs *ivs);
+bool mic_region_is_same(struct mic_ivs *ivs);
 bool mic_region_take_back(struct mic_ivs *ivs);
 void mic_region_restore(struct mic_ivs *ivs);
 

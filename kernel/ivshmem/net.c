@@ -45,7 +45,7 @@ static void mic_net_write(struct mic_path *path, const struct sk_buff *skb)
 	memcpy(at, &frame, sizeof(frame));
 	if (!skb_copy_bits(skb, 0, at + sizeof(frame), skb->len))
 		mic_lane_commit(lane, size);
-	path->stat[MIC_STAT_FRAME_TX]++;
+	mic_path_count(path, MIC_STAT_FRAME_TX, 1);
 }
 
 /* Return: false if there was no room. */
@@ -290,7 +290,7 @@ void mic_net_receive(struct mic_path *path, const struct mic_rec *rec,
 		kfree_skb(skb);
 		return;
 	}
-	path->stat[MIC_STAT_FRAME_RX]++;
+	mic_path_count(path, MIC_STAT_FRAME_RX, 1);
 	mic_net_deliver(ndev, skb, (struct virtio_net_hdr *)frame.vnet);
 }
 

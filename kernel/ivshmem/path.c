@@ -40,7 +40,7 @@ void mic_path_ring_always(struct mic_path *path)
 
 	if (vector < 0)
 		return;
-	path->stat[MIC_STAT_RING]++;
+	mic_path_count(path, MIC_STAT_RING, 1);
 	mic_ivs_ring(path->ivs, READ_ONCE(path->doorbell), vector);
 }
 
@@ -107,7 +107,7 @@ int mic_path_room(struct mic_path *path, struct mic_lane_tx *lane, u32 bytes)
 	int room = mic_lane_room(lane, bytes);
 
 	if (!room) {
-		path->stat[MIC_STAT_NO_ROOM]++;
+		mic_path_count(path, MIC_STAT_NO_ROOM, 1);
 		WRITE_ONCE(path->tx_ch->want_room, 1);
 		virt_mb();	/* the wish, then another look */
 		room = mic_lane_room(lane, bytes);
@@ -258,7 +258,7 @@ static void mic_path_go_up(struct mic_path *path)
 	path->again = jiffies + msecs_to_jiffies(MIC_IVS_SESSION_MS);
 	path->rung = 0;
 	WRITE_ONCE(path->broken, false);
-	path->stat[MIC_STAT_UP]++;
+	mic_path_count(path, MIC_STAT_UP, 1);
 	mic_aperture_find(path);
 	mic_path_set_up(path, true);
 	mic_path_read_gids(path);
@@ -283,7 +283,7 @@ void mic_path_go_down(struct mic_path *path)
 	mic_remote_fail(path);
 	mic_net_wake(path);
 	mic_share_wake(path);
-	path->stat[MIC_STAT_NONSENSE] += path->broken;
+	mic_path_count(path, MIC_STAT_NONSENSE, path->broken);
 	WRITE_ONCE(path->broken, false);
 	/* an entry that another has now has its channels, too */
 	if (mic_ivs_term(path->ivs) == path->term)

@@ -41,7 +41,7 @@ struct mic_pending {
 	unsigned long since;
 };
 
-/* What a path counts; each has one writer at a time. */
+/* What a path counts. */
 enum mic_path_stat {
 	MIC_STAT_UP,			/* sessions */
 	MIC_STAT_NONSENSE,		/* sessions that ended with nonsense */
@@ -88,6 +88,19 @@ struct mic_served {
 	u32 tag;
 	u8 flags;
 	u32 sent;
+};
+
+/**
+ * enum mic_reap - which grants end
+ * @MIC_REAP_OVER: what the other node has given back
+ * @MIC_REAP_ALL: all
+ * @MIC_REAP_LOST: all, as the region is not there any more; what is in its place says
+ *	nothing of them, and is not written to
+ */
+enum mic_reap {
+	MIC_REAP_OVER,
+	MIC_REAP_ALL,
+	MIC_REAP_LOST,
 };
 
 /**
@@ -281,7 +294,7 @@ struct mic_path {
 	struct mic_gid_info gids[MIC_REGION_GIDS];
 	struct mic_gid_entry *gid_entry[MIC_REGION_GIDS];
 
-	u64 stat[MIC_PATH_STATS];
+	atomic64_t stat[MIC_PATH_STATS];
 	u32 ping;
 	struct completion pong;
 
@@ -313,6 +326,12 @@ struct mic_path {
 	u32 apertures;
 	struct list_head aperture_entry;
 };
+
+static inline void mic_path_count(struct mic_path *path,
+				  enum mic_path_stat stat, u32 by)
+{
+	atomic64_add(by, &path->stat[stat]);
+}
 
 /*
  * Is the path up, with channels that are this node's? A machine that was stopped may
@@ -378,7 +397,7 @@ void mic_share_look(struct mic_path *path);
 /* grant.c: what this node lets the other one map */
 int mic_grant_open(struct mic_path *path, struct mic_grant *grant,
 		   struct mic_map *map);
-bool mic_grant_reap(struct mic_path *path, u32 slot, bool all);
+bool mic_grant_reap(struct mic_path *path, u32 slot, enum mic_reap reap);
 bool mic_grant_any(struct mic_path *path);
 void mic_grant_inherit(struct mic_path *path);
 

@@ -219,7 +219,7 @@ int mic_path_poll(struct mic_node *node)
 		/* first, for it forgets that an answer found no room */
 		mic_path_look_for_room(path);
 		done = mic_path_receive(path, MIC_PATH_POLL_BATCH);
-		path->stat[MIC_STAT_POLLED] += done;
+		mic_path_count(path, MIC_STAT_POLLED, done);
 	}
 	mic_path_unlock(path, noio);
 	return done;
@@ -307,7 +307,7 @@ static void mic_path_sleep(struct mic_path *path)
 	virt_mb();	/* need_kick, then the last look */
 	if (!kthread_should_stop() && !kthread_should_park() &&
 	    !mic_path_has_news(path)) {
-		path->stat[MIC_STAT_SLEEP]++;
+		mic_path_count(path, MIC_STAT_SLEEP, 1);
 		schedule();
 	}
 	__set_current_state(TASK_RUNNING);

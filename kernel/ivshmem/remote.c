@@ -240,7 +240,7 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 			return mic_remote_wait(path, op);
 		}
 	}
-	path->stat[MIC_STAT_REQUEST_TX]++;
+	mic_path_count(path, MIC_STAT_REQUEST_TX, 1);
 	mic_remote_send(path, op, tag);
 	return tag ? MIC_ACK_PENDING : MIC_ACK_OK;
 }
@@ -388,7 +388,7 @@ int mic_remote_response(struct mic_path *path, const struct mic_rec *rec,
 		mic_remote_pong(path, rec->tag);
 		return 1;
 	}
-	path->stat[MIC_STAT_RESPONSE_RX]++;
+	mic_path_count(path, MIC_STAT_RESPONSE_RX, 1);
 	if (rec->type != MIC_REC_RESPONSE ||
 	    rec->payload > rec->size - sizeof(resp) || resp.ack > MIC_ACK_NONE)
 		return -EIO;
@@ -478,6 +478,7 @@ static void mic_remote_expire_waiters(struct mic_path *path)
 {
 	const unsigned long stuck = msecs_to_jiffies(MIC_IVS_STUCK_MS);
 	const unsigned long limit = msecs_to_jiffies(MIC_IVS_ANSWER_MS);
+	u32 expired;
 
 	lockdep_assert_held(&path->tx_mutex);
 	spin_lock(&path->lock);
@@ -485,11 +486,10 @@ static void mic_remote_expire_waiters(struct mic_path *path)
 	    time_before(jiffies, path->waiting + stuck))
 		goto unlock;
 	path->stuck = true;
-	path->stat[MIC_STAT_EXPIRED] +=
-		mic_remote_wake_waiters(path, MIC_ACK_OK, false);
+	expired = mic_remote_wake_waiters(path, MIC_ACK_OK, false);
 	if (time_after_eq(jiffies, path->waiting + limit))
-		path->stat[MIC_STAT_EXPIRED] +=
-			mic_remote_wake_waiters(path, MIC_ACK_NONE, true);
+		expired += mic_remote_wake_waiters(path, MIC_ACK_NONE, true);
+	mic_path_count(path, MIC_STAT_EXPIRED, expired);
 unlock:
 	spin_unlock(&path->lock);
 }
@@ -516,7 +516,7 @@ void mic_remote_expire(struct mic_path *path)
 	for_each_set_bit(slot, path->used, MIC_IVS_PENDING) {
 		if (time_before(jiffies, path->pending[slot].since + limit))
 			continue;
-		path->stat[MIC_STAT_EXPIRED]++;
+		mic_path_count(path, MIC_STAT_EXPIRED, 1);
 		op = mic_pending_del(path, slot);
 		op->done(op, MIC_ACK_NONE);
 	}

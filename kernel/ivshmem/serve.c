@@ -260,7 +260,7 @@ static void mic_serve_run(struct mic_path *path, struct mic_served *served)
 {
 	enum mic_ack ack;
 
-	path->stat[MIC_STAT_REQUEST_RX]++;
+	mic_path_count(path, MIC_STAT_REQUEST_RX, 1);
 	if (served->flags & MIC_REC_FIRST) {
 		path->group_ack = MIC_ACK_OK;
 		path->group_rnr = 0;

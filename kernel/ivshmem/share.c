@@ -39,13 +39,13 @@ void mic_share_tell(struct mic_path *path)
 	mic_path_ring_always(path);
 }
 
-static void mic_share_run(struct mic_path *path, bool all)
+static void mic_share_run(struct mic_path *path, enum mic_reap reap)
 {
 	bool changed = false;
 	u32 slot;
 
 	for (slot = 0; slot < MIC_MAP_SLOTS; slot++)
-		changed |= mic_grant_reap(path, slot, all);
+		changed |= mic_grant_reap(path, slot, reap);
 	mutex_lock(&mic_lease_lock);
 	changed |= mic_lease_obey(path);
 	mutex_unlock(&mic_lease_lock);
@@ -55,7 +55,8 @@ static void mic_share_run(struct mic_path *path, bool all)
 
 static void mic_share_work(struct work_struct *work)
 {
-	mic_share_run(container_of(work, struct mic_path, share_work), false);
+	mic_share_run(container_of(work, struct mic_path, share_work),
+		      MIC_REAP_OVER);
 }
 
 /**
@@ -163,7 +164,7 @@ void mic_share_abandon(struct mic_path *path)
 	u32 slot;
 
 	for (slot = 0; path->granted && slot < MIC_MAP_SLOTS; slot++)
-		mic_grant_reap(path, slot, true);
+		mic_grant_reap(path, slot, MIC_REAP_LOST);
 }
 
 /**
@@ -175,6 +176,6 @@ void mic_share_exit(struct mic_path *path)
 	if (!path->granted)
 		return;
 	cancel_work_sync(&path->share_work);
-	mic_share_run(path, true);
+	mic_share_run(path, MIC_REAP_ALL);
 	kvfree(path->share);
 }
