@@ -16,19 +16,19 @@
 
 static const char mic_stat_names[MIC_PATH_STATS][ETH_GSTRING_LEN] = {
 	[MIC_STAT_UP] = "sessions",
-	[MIC_STAT_NONSENSE] = "sessions_nonsense",
+	[MIC_STAT_NONSENSE] = "sessions_protocol_errors",
 	[MIC_STAT_REQUEST_TX] = "requests_sent",
 	[MIC_STAT_REQUEST_RX] = "requests_served",
 	[MIC_STAT_RESPONSE_RX] = "responses",
-	[MIC_STAT_EXPIRED] = "answers_missing",
+	[MIC_STAT_EXPIRED] = "response_timeouts",
 	[MIC_STAT_FRAME_TX] = "frames_sent",
 	[MIC_STAT_FRAME_RX] = "frames_received",
 	[MIC_STAT_NO_ROOM] = "lane_full",
 	[MIC_STAT_SLEEP] = "sleeps",
 	[MIC_STAT_RING] = "doorbells",
 	[MIC_STAT_POLLED] = "records_polled",
-	[MIC_STAT_DELAYED] = "answers_delayed",
-	[MIC_STAT_OVERDUE] = "answers_overdue",
+	[MIC_STAT_DELAYED] = "responses_delayed",
+	[MIC_STAT_OVERDUE] = "responses_overdue",
 };
 
 /* The registers and the header are what they were. */

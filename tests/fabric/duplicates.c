@@ -46,7 +46,7 @@ static const char *stop_command, *go_command;
 /* Answers that did not come within the time for that. */
 static uint64_t missing(void)
 {
-	return ethtool_counter("answers_missing:");
+	return ethtool_counter("response_timeouts:");
 }
 
 static size_t offset_of(unsigned int word)
