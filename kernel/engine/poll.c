@@ -38,7 +38,7 @@ static const struct kernel_param_ops mic_poll_us_ops = {
 	.get = param_get_uint,
 };
 module_param_cb(poll_us, &mic_poll_us_ops, &mic_poll_us, 0644);
-MODULE_PARM_DESC(poll_us, "microseconds to poll a send queue for more after a doorbell; 0 (default): not at all");
+MODULE_PARM_DESC(poll_us, "Microseconds to poll a send queue for more after a doorbell, up to 10000000 (0: not at all)");
 
 /* Off the list; the caller drops the reference when it has let go of the lock. */
 static void mic_poll_unlink(struct mic_poller *poller, struct mic_qp *qp)

@@ -525,3 +525,4 @@ module_exit(mic_fabric_exit);
 
 MODULE_DESCRIPTION("Memory fabric for RDMA devices");
 MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION(MIC_VERSION);

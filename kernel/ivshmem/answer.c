@@ -28,7 +28,7 @@ static const struct kernel_param_ops mic_ack_delay_us_ops = {
 	.get = param_get_uint,
 };
 module_param_cb(ack_delay_us, &mic_ack_delay_us_ops, &mic_ack_delay_us, 0644);
-MODULE_PARM_DESC(ack_delay_us, "Microseconds that the acknowledgment of a WRITE waits for a reply that is likely; 0: not at all");
+MODULE_PARM_DESC(ack_delay_us, "Microseconds that the acknowledgment of a WRITE waits for a reply that is likely, up to 1000 (100); 0: not at all");
 
 /**
  * mic_answer_delay_ns - for how long an answer may wait

@@ -11,9 +11,19 @@
 
 #include "ivs.h"
 
-static uint mic_nodes = 8;
-module_param_named(nodes, mic_nodes, uint, 0444);
-MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it");
+static unsigned int mic_nodes = 8;
+
+static int mic_nodes_set(const char *value, const struct kernel_param *param)
+{
+	return param_set_uint_minmax(value, param, 2, MIC_REGION_NODES);
+}
+
+static const struct kernel_param_ops mic_nodes_ops = {
+	.set = mic_nodes_set,
+	.get = param_get_uint,
+};
+module_param_cb(nodes, &mic_nodes_ops, &mic_nodes, 0444);
+MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it, 2 to 16 (8)");
 
 #define MIC_FORMAT_MS	2000	/* after that who formats is taken for dead */
 #define MIC_QUIET_MS	1000	/* and so is, here, whose heart has not beaten */
@@ -56,7 +66,7 @@ static void mic_geometry_fill(struct mic_geometry *geo, u64 size, u32 nodes,
 /* Half of the region for lanes, the rest for device memory. */
 static int mic_geometry_choose(struct mic_geometry *geo, u64 size)
 {
-	u32 nodes = clamp_t(u32, mic_nodes, 2, MIC_REGION_NODES);
+	u32 nodes = mic_nodes;
 	u64 lane = 0;
 
 	for (; nodes >= 2; nodes--) {

@@ -501,3 +501,4 @@ module_exit(mic_ivs_exit);
 
 MODULE_DESCRIPTION("Nodes of the memory fabric that share a PCI region");
 MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION(MIC_VERSION);

@@ -51,7 +51,7 @@ static const struct kernel_param_ops mic_spin_us_ops = {
 	.get = param_get_uint,
 };
 module_param_cb(spin_us, &mic_spin_us_ops, &mic_spin_us, 0644);
-MODULE_PARM_DESC(spin_us, "Microseconds to look for more on an idle processor before sleeping; 0: not at all");
+MODULE_PARM_DESC(spin_us, "Microseconds to look for more on an idle processor before sleeping, up to 10000 (100); 0: not at all");
 
 /* One record. Return: 1, or 0 if there is none or no room for its answer. */
 static int mic_path_receive_one(struct mic_path *path, int id)

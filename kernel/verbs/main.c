@@ -343,4 +343,5 @@ module_exit(mic_exit);
 
 MODULE_DESCRIPTION("RDMA device whose wire is memory");
 MODULE_LICENSE("Dual BSD/GPL");
+MODULE_VERSION(MIC_VERSION);
 MODULE_ALIAS_RDMA_LINK("mic");
