@@ -21,8 +21,6 @@
 struct mic_dev;
 
 enum mic_engine_limits {
-	/* bytes moved without looking whether the key still stands */
-	MIC_SEGMENT = SZ_256K,
 	/* what one run does before it gives way to others */
 	MIC_BUDGET_WQES = 64,
 	MIC_BUDGET_BYTES = SZ_1M,

@@ -12,8 +12,7 @@
 #include "path.h"
 
 /* Records of the largest segment the engine hands over, and room for them. */
-#define MIC_SEGMENT_MAX		(256 << 10)
-#define MIC_CHUNKS_MAX		(MIC_SEGMENT_MAX / MIC_IVS_CHUNK)
+#define MIC_CHUNKS_MAX		(MIC_SEGMENT / MIC_IVS_CHUNK)
 #define MIC_CHUNK_SIZE(bytes)	\
 	ALIGN(sizeof(struct mic_rec_request) + (bytes), MIC_REGION_ALIGN)
 #define MIC_GROUP_ROOM		\
@@ -221,7 +220,7 @@ static enum mic_ack mic_remote_locked(struct mic_path *path, struct mic_op *op)
 	INIT_LIST_HEAD(&op->entry);
 	op->slot = 0;
 	if (!mic_path_may_send(path) || READ_ONCE(path->broken) ||
-	    WARN_ON_ONCE(op->seg_len > MIC_SEGMENT_MAX))
+	    WARN_ON_ONCE(op->seg_len > MIC_SEGMENT))
 		return MIC_ACK_NONE;
 	if (mic_remote_is_passed(path))
 		return mic_remote_wait(path, op);

@@ -4,12 +4,10 @@
  * nothing, hand it to the responder that serves local requesters as well, and
  * send its answer.
  */
-#include <linux/sizes.h>
 
 #include "path.h"
 
 #define MIC_QPN_MASK	0xffffff
-#define MIC_LENGTH_MAX	SZ_1G
 
 static bool mic_serve_has_payload(u8 code)
 {
@@ -73,7 +71,7 @@ static bool mic_serve_map_ok(const struct mic_op *op, u8 rec_flags)
 
 static bool mic_serve_op_ok(const struct mic_op *op, u32 payload, u8 rec_flags)
 {
-	if (op->code > MIC_OP_MAP || op->length > MIC_LENGTH_MAX ||
+	if (op->code > MIC_OP_MAP || op->length > MIC_MAX_MSG ||
 	    op->seg_off > op->length || op->seg_len > op->length - op->seg_off ||
 	    op->seg_len > MIC_IVS_CHUNK)
 		return false;

@@ -30,7 +30,6 @@ enum mic_limits {
 	MIC_MAX_AH = 65536,
 	MIC_MAX_SRQ = 65536,
 	MIC_MAX_RD_ATOM = 128,
-	MIC_MAX_MSG = 1 << 30,		/* bytes */
 	MIC_MAX_FAST_REG_PAGES = 512,
 	MIC_MAX_GID = 32,
 	MIC_MAX_DM = 256 << 20,		/* bytes of device memory */

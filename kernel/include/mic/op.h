@@ -8,6 +8,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/list.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
@@ -24,6 +25,12 @@ enum mic_op_code {
 	MIC_OP_FETCH_ADD,
 	MIC_OP_ATOMIC_WRITE,
 	MIC_OP_MAP,	/* let the sender's process map memory */
+};
+
+enum mic_op_limits {
+	/* bytes moved without looking whether the key still stands */
+	MIC_SEGMENT = SZ_256K,
+	MIC_MAX_MSG = SZ_1G,	/* bytes */
 };
 
 /* &mic_op.ex of MIC_OP_MAP: memory can be mapped wherever it is. */
