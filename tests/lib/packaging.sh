@@ -46,6 +46,14 @@ has() {
 	return 1
 }
 
+# enables_nothing PACKAGE: what it runs when it is installed tells systemd nothing.
+enables_nothing() {
+	local scripts=$SCRATCH/control
+
+	dpkg-deb -e "$(deb "$1")" "$scripts" &&
+		! grep -E 'systemctl|deb-systemd' "$scripts/postinst"
+}
+
 same_sources() {
 	local files=$ROOT/usr/src/mic-$VERSION
 
