@@ -5,7 +5,8 @@
 #
 # Removes what was built in the tree (build/).
 #
-#   --cache   also the kernels, tools and packages kept outside the tree
+#   --cache   also the kernels, tools and packages kept outside the tree, in
+#             $MIC_CACHE or ~/.cache/mic
 # ---
 set -eu
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # ---
-# usage: ./run test [full] [--kernel 6.1|6.12|debug] [NAME...]
+# usage: ./run test [--list] [full] [--kernel 6.1|6.12|debug] [NAME...]
 #
 # Builds everything, runs the tests in virtual machines, and ends with
 # "N passed, N failed, N skipped"; the exit status is 0 only if nothing

@@ -55,7 +55,10 @@ typedef int scif_epd_t;
 /* Protection of a window and of a mapping. */
 enum { SCIF_PROT_READ = 1 << 0, SCIF_PROT_WRITE = 1 << 1 };
 
-/* Flags of scif_register() and scif_mmap(). */
+/*
+ * Flags of scif_register() and scif_mmap(). SCIF_MAP_KERNEL is for callers in the
+ * kernel; both refuse it with EINVAL.
+ */
 enum { SCIF_MAP_FIXED = 0x10, SCIF_MAP_KERNEL = 0x20 };
 
 /* Flags of scif_fence_mark() and scif_fence_signal(). */
@@ -396,8 +399,8 @@ int scif_free_dm(void *addr);
  * Return: the window's offset, or SCIF_REGISTER_FAILED.
  * Errors: EINVAL (flags, protection, alignment, length 0), EADDRINUSE (a window
  * is there, or was and is still mapped by the peer), EAGAIN (RLIMIT_MEMLOCK),
- * EFAULT (not mapped, or read-only and @prot has SCIF_PROT_WRITE), ENOMEM,
- * ENOTCONN, ECONNRESET.
+ * EFAULT (not mapped, or read-only and @prot has SCIF_PROT_WRITE), ENOMEM (out of
+ * memory, or the endpoint has 65536 windows), ENOTCONN, ECONNRESET.
  */
 off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
 		    int prot, int flags);
@@ -619,7 +622,7 @@ int scif_get_fd(scif_epd_t epd);
  * always comes with POLLIN, and POLLIN | POLLOUT stands for SCIF_POLLERR.
  *
  * Return: how many entries have events, 0 if the time is over.
- * Errors: EFAULT, EINTR, EINVAL, ENOMEM.
+ * Errors: EFAULT, EINTR, EINVAL (@nepds is above RLIMIT_NOFILE), ENOMEM.
  */
 int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout_ms);
 

@@ -21,7 +21,7 @@ shell_files() {
 
 source_files() {
 	tree_files '*.c' '*.h' '*.py' '*.cmake' '*.map' '*.config' '*.in' \
-		'*.conf' '*.rules' '*.spec' '*Kbuild' '*Makefile' '*CMakeLists.txt'
+		'*.conf' '*.rules' '*.service' '*.spec' '*Kbuild' '*Makefile' '*CMakeLists.txt'
 	# a man page of one line is another name of one
 	tree_files '*.[1-8]' ':!COPYING*' | xargs -r grep -L '^\.so '
 	shell_files

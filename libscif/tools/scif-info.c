@@ -88,12 +88,26 @@ static void print_all(const struct scif_node *self, const uint16_t *numbers,
 		       numbers[i], maps_text(scif_node(numbers[i]), up[i]));
 }
 
-int main(void)
+/* It has no options but the one that asks for this. */
+static int usage(int argc, char **argv)
+{
+	bool help = argc == 2 &&
+		    (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"));
+
+	fprintf(help ? stdout : stderr,
+		"usage: scif-info\n"
+		"Shows the nodes, and what their paths can do: scif-info(1).\n");
+	return help ? 0 : 2;
+}
+
+int main(int argc, char **argv)
 {
 	uint16_t numbers[SCIF_MAX_NODES];
 	const struct scif_node *nodes;
 	unsigned int self;
 
+	if (argc > 1)
+		return usage(argc, argv);
 	if (scif_nodes(&nodes, &self) < 0) {
 		fprintf(stderr,
 			"scif-info: no node: no active RDMA device, or "

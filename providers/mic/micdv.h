@@ -32,7 +32,7 @@ struct micdv_device_attr {
 	uint64_t caps;	      /* enum micdv_device_caps */
 	uint32_t max_windows; /* of a context, mapped or used by its QPs */
 	uint32_t reserved;
-	uint64_t max_window_size;
+	uint64_t max_window_size; /* bytes */
 };
 
 /* Returns 0 or an errno value. */
@@ -47,7 +47,7 @@ struct micdv_window {
 	void *addr;
 	uint64_t remote_addr;
 	size_t length;
-	int prot;
+	int prot; /* PROT_READ, or PROT_READ | PROT_WRITE */
 };
 
 /*
@@ -60,8 +60,9 @@ struct micdv_window {
  *
  * Returns NULL and sets errno: ENOTCONN, EACCES (no such key, or it does not
  * allow it), ERANGE (not within the key's bounds), EPERM (a mapping would allow
- * more than the key), EOPNOTSUPP (the peer's memory can't be mapped from
- * here), EINVAL, ENOSPC, ENOMEM, EIO (the device is gone).
+ * more than the key, or the context is a parent's, before fork()), EOPNOTSUPP
+ * (the peer's memory can't be mapped from here), EINVAL, ENOSPC, EMFILE, ENFILE
+ * (of the context's file for windows), ENOMEM, EIO (the device is gone).
  */
 struct micdv_window *micdv_map_window(struct ibv_qp *qp, uint64_t remote_addr,
 				      uint32_t rkey, size_t length, int prot);
@@ -98,9 +99,10 @@ struct micdv_watch;
  * Watch a range of this process's memory. A region that is registered after
  * this is the memory that is mapped there for as long as nothing changed.
  *
- * Returns NULL and sets errno: EINVAL (no bytes), EOPNOTSUPP (another device,
- * or the kernel can't do it), ENOSPC (as many windows and watches as a context
- * can have), ENOMEM.
+ * Returns NULL and sets errno: EINVAL (no bytes, or beyond the last address),
+ * EOPNOTSUPP (another device, or the kernel can't do it), ENOSPC (as many windows
+ * and watches as a context can have), EMFILE, ENFILE (of the context's file for
+ * windows), EPERM (the context is a parent's, before fork()), ENOMEM.
  */
 struct micdv_watch *micdv_watch_memory(struct ibv_context *context, void *addr,
 				       size_t length);

@@ -7,6 +7,8 @@ VERSION=$(cd "$tree" && dpkg-parsechangelog -S Version)
 SOURCE=$SCRATCH/mic-$VERSION
 ROOT=$SCRATCH/root
 DEBS='mic-dkms ibverbs-provider-mic libmic-dev libscif0 libscif-dev scif-utils micdump mic-ivshmem-server'
+RPMS='mic-dkms libibverbs-mic libmic-devel libscif libscif-devel scif-utils micdump'
+RPMS+=' mic-ivshmem-server'
 
 # copy_tree FOLDER: what git has of the tree, or would have.
 copy_tree() {
@@ -44,6 +46,14 @@ has() {
 		[[ $path != $2 ]] || return 0
 	done < <(dpkg-deb --fsys-tarfile "$(deb "$1")" | tar -t | sed 's,^\./,,')
 	return 1
+}
+
+# enables_nothing PACKAGE: what it runs when it is installed tells systemd nothing.
+enables_nothing() {
+	local scripts=$SCRATCH/control
+
+	dpkg-deb -e "$(deb "$1")" "$scripts" &&
+		! grep -E 'systemctl|deb-systemd' "$scripts/postinst"
 }
 
 same_sources() {
@@ -94,7 +104,17 @@ rpms_are_made() {
 			"mic-$VERSION" &&
 		rpmbuild -bb --nodeps --define "_topdir $top" \
 			"$tree/redhat/mic.spec" &&
-		[ "$(find "$top/RPMS" -name '*.rpm' | wc -l)" -ge 6 ]
+		are_all_rpms "$top/RPMS"
+}
+
+# are_all_rpms FOLDER: those, and no others; what an rpm adds for debuggers aside.
+are_all_rpms() {
+	local made
+
+	made=$(find "$1" -name '*.rpm' -exec rpm -qp --qf '%{NAME}\n' {} + |
+		grep -vE -- '-debug(info|source)$' | sort)
+	echo "$made"
+	[ "$made" = "$(tr ' ' '\n' <<<"$RPMS" | sort)" ]
 }
 
 # rpm_requires PACKAGE PATTERN...: it requires what matches each.

@@ -55,6 +55,9 @@
  * mic_cq_ctl.remote says so: it looks whether other machines have sent something,
  * as the kernel would do a little later. Returns 1 if there was something, not
  * necessarily a completion, and 0 if there was not, or somebody else looks.
+ *
+ * Errors: of those with a QP number ENOENT and EIO, as above; of MIC_IOC_POLL EIO; of
+ * MIC_IOC_WINDOWS EMFILE, ENFILE, ENOMEM. Calls that this kernel does not have: ENOTTY.
  */
 #define MIC_IOC_WINDOWS		_IO(MIC_IOC_MAGIC, 0x81)
 #define MIC_IOC_CQ_EVENT	_IO(MIC_IOC_MAGIC, 0x82)
@@ -86,10 +89,10 @@
  * too many that don't exist; then it is so until it resets its queue pair), ERANGE
  * (not within the key's bounds), EPERM (the key allows it, but a mapping would give more),
  * EOPNOTSUPP (the peer or its memory can't be mapped), ENOSPC (no slot left),
- * ENOENT (no such queue pair), EINVAL (rights that are not remote ones), ETIMEDOUT
- * (another machine has not answered within MIC_WINDOW_BRIEF's time; ENOTCONN if it
- * never does), EIO (the device is gone), ENOMEM. EPERM also if the file is another
- * process's.
+ * ENOENT (no such queue pair), EINVAL (rights that are not remote ones; of
+ * MIC_IOC_DROP, no such slot), ETIMEDOUT (another machine has not answered within
+ * MIC_WINDOW_BRIEF's time; ENOTCONN if it never does), EIO (the device is gone),
+ * ENOMEM, EFAULT. EPERM also if the file is another process's.
  */
 #define MIC_IOC_IMPORT		_IOWR(MIC_IOC_MAGIC, 0x90, \
 				      struct mic_window_import)
@@ -151,7 +154,9 @@ struct mic_window_import {
  * So memory that is registered after the watch was made is the memory that is
  * mapped as long as the word is 0.
  *
- * Errors: EINVAL (an empty range, or no such slot), ENOSPC, ENOMEM.
+ * Errors: EINVAL (an empty range, one beyond the last address, or no such slot; or
+ * @reserved is not 0), ENOSPC (no slot left), ENOMEM, EFAULT, EPERM (the file is
+ * another process's).
  */
 #define MIC_IOC_WATCH		_IOWR(MIC_IOC_MAGIC, 0x92, \
 				      struct mic_memory_watch)
