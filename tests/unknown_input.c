@@ -5,6 +5,7 @@
  * asks for is passed over in silence; zeros ask for nothing.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -14,6 +15,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include "memory.h"
 #include "setup.h"
 #include "tap.h"
 #include "work.h"
@@ -68,6 +70,8 @@ int ioctl(int fd, unsigned long request, ...)
 
 static struct setup setup;
 static struct ibv_cq *cq;
+static struct ibv_srq *srq;
+static struct region region;
 
 static bool makes_cq(void)
 {
@@ -95,15 +99,52 @@ static bool makes_qp(void)
 	return !ibv_destroy_qp(qp);
 }
 
-static bool makes_srq(void)
+static struct ibv_srq *create_srq(void)
 {
 	struct ibv_srq_init_attr init = { .attr = { 4, 1, 0 } };
-	struct ibv_srq *srq = ibv_create_srq(setup.a_dev.pd, &init);
 
-	if (!srq)
+	return ibv_create_srq(setup.a_dev.pd, &init);
+}
+
+static bool makes_srq(void)
+{
+	struct ibv_srq *made = create_srq();
+
+	if (!made)
 		return false;
 	more = NULL;
-	return !ibv_destroy_srq(srq);
+	return !ibv_destroy_srq(made);
+}
+
+/* The rest are commands of write(), which the library sends as one of the device. */
+
+static bool limits_srq(void)
+{
+	struct ibv_srq_attr attr = { .srq_limit = 2 };
+
+	errno = ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT);
+	return !errno;
+}
+
+static bool changes_rights(void)
+{
+	return !ibv_rereg_mr(region.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL,
+			     0, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static bool opens_xrcd(void)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(setup.a_dev.ctx, &init);
+
+	if (!xrcd)
+		return false;
+	more = NULL;
+	return !ibv_close_xrcd(xrcd);
 }
 
 static const struct {
@@ -114,6 +155,9 @@ static const struct {
 	{ "a completion queue", UVERBS_OBJECT_CQ, makes_cq },
 	{ "a queue pair", UVERBS_OBJECT_QP, makes_qp },
 	{ "a shared receive queue", UVERBS_OBJECT_SRQ, makes_srq },
+	{ "a limit of one", UVERBS_OBJECT_DEVICE, limits_srq },
+	{ "other rights of a region", UVERBS_OBJECT_DEVICE, changes_rights },
+	{ "an XRC domain", UVERBS_OBJECT_DEVICE, opens_xrcd },
 };
 
 static bool is_refused(bool (*makes)(void))
@@ -139,12 +183,18 @@ int main(int argc, char **argv)
 	cq = ibv_create_cq(setup.a_dev.ctx, 16, NULL, NULL, 0);
 	if (!cq)
 		bail("no completion queue: %s", strerror(errno));
+	srq = create_srq();
+	if (!srq)
+		bail("no shared receive queue: %s", strerror(errno));
+	region_create(&region, setup.a_dev.pd, PAGE_BYTES);
 	for (i = 0; i < COUNT(cases); i++) {
 		object = cases[i].object;
 		was_seen = false;
 		tap_ok(is_refused(cases[i].makes), "%s: input that is unknown",
 		       cases[i].name);
 	}
+	region_destroy(&region);
+	ibv_destroy_srq(srq);
 	ibv_destroy_cq(cq);
 	setup_close(&setup);
 	return tap_end();

@@ -273,6 +273,9 @@ struct ib_mr *mic_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	bool repin;
 	int err;
 
+	err = mic_udata_check(udata, 0);
+	if (err)
+		return ERR_PTR(err);
 	if (flags & ~IB_MR_REREG_SUPPORTED)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (flags & IB_MR_REREG_ACCESS && access & IB_ACCESS_ON_DEMAND)

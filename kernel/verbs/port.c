@@ -14,6 +14,7 @@
 #include "ah.h"
 #include "dev.h"
 #include "odp.h"
+#include "uctx.h"
 
 #define MIC_VENDOR_ID		0x1af4	/* that of virtual devices */
 #define MIC_VENDOR_PART_ID	0x6d63
@@ -31,9 +32,12 @@ void mic_get_dev_fw_str(struct ib_device *ibdev, char *str)
 int mic_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		     struct ib_udata *udata)
 {
-	if (udata->inlen || udata->outlen)
-		return -EINVAL;
+	int err = mic_udata_check(udata, 0);
 
+	if (err)
+		return err;
+	if (udata->outlen)
+		return -EINVAL;
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = MIC_FW_VERSION;
 	attr->sys_image_guid = ibdev->node_guid;

@@ -265,6 +265,9 @@ int mic_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 
 	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
 		return -EINVAL;
+	err = mask & IB_SRQ_MAX_WR ? 0 : mic_udata_check(udata, 0);
+	if (err)
+		return err;
 	mutex_lock(&srq->modify_lock);
 	err = mic_modify_srq_locked(srq, attr, mask, udata);
 	mutex_unlock(&srq->modify_lock);

@@ -15,6 +15,7 @@
 #include "dev.h"
 #include "qp.h"
 #include "srq.h"
+#include "uctx.h"
 #include "xrc.h"
 
 /**
@@ -36,7 +37,7 @@ struct mic_xrc_entry {
 
 int mic_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	return 0;
+	return mic_udata_check(udata, 0);
 }
 
 int mic_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
