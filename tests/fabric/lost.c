@@ -43,12 +43,27 @@ struct ends {
 static struct setup setup;
 static struct ends after[COUNT(opcodes)], writes, reads, waits, uc, ud;
 static struct xrc xrc;
+static struct ibv_comp_channel *channel; /* of what waits */
 
 static void connect_ends(struct ends *ends, enum ibv_qp_type type)
 {
 	struct endpoint_options options = endpoint_options(type);
 
 	pair_create(&ends->a, &setup.a_dev, &ends->b, &setup.b_dev, &options);
+}
+
+/* Who has it sleeps until there is a completion. */
+static void connect_sleeper(struct ends *ends)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+
+	endpoint_create(&ends->b, &setup.b_dev, &options);
+	channel = ibv_create_comp_channel(setup.a_dev.ctx);
+	if (!channel)
+		bail("no completion channel: %s", strerror(errno));
+	options.channel = channel;
+	endpoint_create(&ends->a, &setup.a_dev, &options);
+	pair_connect(&ends->a, &ends->b);
 }
 
 static void open_all(void)
@@ -59,7 +74,7 @@ static void open_all(void)
 		connect_ends(&after[i], IBV_QPT_RC);
 	connect_ends(&writes, IBV_QPT_RC);
 	connect_ends(&reads, IBV_QPT_RC);
-	connect_ends(&waits, IBV_QPT_RC);
+	connect_sleeper(&waits);
 	connect_ends(&uc, IBV_QPT_UC);
 	connect_ends(&ud, IBV_QPT_UD);
 	xrc_open_domain(&xrc, &setup);
@@ -76,6 +91,8 @@ static void close_all(void)
 	pair_destroy(&writes.a, &writes.b);
 	pair_destroy(&reads.a, &reads.b);
 	pair_destroy(&waits.a, &waits.b);
+	tap_must(!ibv_destroy_comp_channel(channel),
+		 "ibv_destroy_comp_channel fails");
 	pair_destroy(&uc.a, &uc.b);
 	pair_destroy(&ud.a, &ud.b);
 	xrc_close(&xrc);
@@ -165,6 +182,19 @@ static bool has_failed(struct endpoint *ep)
 	       cq_stays_empty(ep->send_cq, 0);
 }
 
+static bool is_woken(void)
+{
+	struct ibv_cq *cq;
+	void *owner;
+
+	if (!check(becomes_readable(channel->fd), "no event") ||
+	    !check(!ibv_get_cq_event(channel, &cq, &owner), "%s",
+		   strerror(errno)))
+		return false;
+	ibv_ack_cq_events(cq, 1);
+	return check(cq == waits.a.send_cq, "of another queue");
+}
+
 static void post_two(struct endpoint *ep, enum ibv_wr_opcode opcode)
 {
 	post(ep, FIRST, opcode, WORD, NULL);
@@ -225,9 +255,12 @@ int main(int argc, char **argv)
 	post_two(&waits.a, IBV_WR_SEND);
 	if (!cq_stays_empty(waits.a.send_cq, 50))
 		bail("a SEND does not wait for its receive");
+	tap_must(!ibv_req_notify_cq(waits.a.send_cq, 0),
+		 "ibv_req_notify_cq fails");
 	/* it can't be asked any more whether its memory has changed */
 	proxy_lost();
 	lose(argv + 1);
+	tap_ok(is_woken(), "who sleeps until there is a completion: woken");
 	tap_ok(has_failed(&waits.a), "SEND that waits for a receive: "
 				     "retry counter exceeded, then flushed");
 	reliable();
