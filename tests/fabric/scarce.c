@@ -38,6 +38,7 @@ enum {
 	MOST = 5000, /* allocations of one request */
 	THERE = 6,   /* those that fail there, one after the other */
 	QUIET_MS = 100,
+	TIMEOUT_17_S = 22,
 };
 
 enum order { CONNECT, FAIL, ASK };
@@ -186,18 +187,34 @@ static struct message tell(enum order what, uint32_t arg)
 }
 
 /* Queue pairs that have never sent nor received anything. */
-static void meet(void)
+static void meet_as(const struct endpoint_options *options)
 {
-	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct message msg;
 
 	if (connected)
 		endpoint_destroy(&ep);
-	endpoint_create(&ep, &dev, &options);
+	endpoint_create(&ep, &dev, options);
 	msg = tell(CONNECT, 0);
 	rkey = msg.rkey;
 	endpoint_connect(&ep, &msg.address);
 	connected = true;
+}
+
+static void meet(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+
+	meet_as(&options);
+}
+
+/* A request that is repeated is one too many. */
+static void meet_once(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
+
+	options.retry_count = 0;
+	options.timeout = TIMEOUT_17_S;
+	meet_as(&options);
 }
 
 static void fail_there(unsigned int n)
@@ -265,7 +282,10 @@ static const enum ibv_wr_opcode opcodes[] = {
 	IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
-/* The first request of a queue pair, with each failure on its way from here. */
+/*
+ * The first request of a queue pair, with each failure on its way from here. That it
+ * cannot be sent yet is no lost answer, and costs no retry.
+ */
 static bool fails_here(enum ibv_wr_opcode opcode)
 {
 	unsigned int n, refused = 0;
@@ -275,7 +295,7 @@ static bool fails_here(enum ibv_wr_opcode opcode)
 
 	ok = count_now(&count);
 	for (n = 1; ok && failed && n < MOST; n++) {
-		meet();
+		meet_once();
 		fail_nth(n);
 		error = post(opcode);
 		failed = has_failed();
