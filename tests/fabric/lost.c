@@ -20,7 +20,15 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-enum { REGION_BYTES = 1 << 16, WORD = 8, FIRST = 1, BEHIND = 2 };
+#define MULTICAST_QPN 0xffffffU
+
+enum {
+	REGION_BYTES = 1 << 16,
+	WORD = 8,
+	FIRST = 1,
+	BEHIND = 2,
+	GRH_BYTES = 40,
+};
 
 static const enum ibv_wr_opcode opcodes[] = {
 	IBV_WR_SEND,
@@ -42,8 +50,11 @@ struct ends {
 
 static struct setup setup;
 static struct ends after[COUNT(opcodes)], writes, reads, waits, uc, ud;
+static struct endpoint member; /* of a group, here; there it is that of @ud */
+static union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 7 } };
 static struct xrc xrc;
 static struct ibv_comp_channel *channel; /* of what waits */
+static struct ibv_ah *to_group;
 
 static void connect_ends(struct ends *ends, enum ibv_qp_type type)
 {
@@ -66,6 +77,17 @@ static void connect_sleeper(struct ends *ends)
 	pair_connect(&ends->a, &ends->b);
 }
 
+static void join_group(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+
+	endpoint_create(&member, &setup.a_dev, &options);
+	endpoint_connect(&member, NULL);
+	tap_must(!ibv_attach_mcast(member.qp, &group, 0) &&
+			 !ibv_attach_mcast(ud.b.qp, &group, 0),
+		 "ibv_attach_mcast fails");
+}
+
 static void open_all(void)
 {
 	unsigned int i;
@@ -77,6 +99,7 @@ static void open_all(void)
 	connect_sleeper(&waits);
 	connect_ends(&uc, IBV_QPT_UC);
 	connect_ends(&ud, IBV_QPT_UD);
+	join_group();
 	xrc_open_domain(&xrc, &setup);
 	xrc.srq[0] = xrc_create_srq(&xrc, 1, 1);
 	xrc_connect(&xrc);
@@ -94,6 +117,9 @@ static void close_all(void)
 	tap_must(!ibv_destroy_comp_channel(channel),
 		 "ibv_destroy_comp_channel fails");
 	pair_destroy(&uc.a, &uc.b);
+	tap_must(!ibv_detach_mcast(member.qp, &group, 0),
+		 "ibv_detach_mcast fails");
+	endpoint_destroy(&member);
 	pair_destroy(&ud.a, &ud.b);
 	xrc_close(&xrc);
 }
@@ -108,7 +134,8 @@ static void post(struct endpoint *ep, uint64_t id, enum ibv_wr_opcode opcode,
 
 	if (ah) {
 		wr.wr.ud.ah = ah;
-		wr.wr.ud.remote_qpn = ud.b.qp->qp_num;
+		wr.wr.ud.remote_qpn = ah == to_group ? MULTICAST_QPN :
+						       ud.b.qp->qp_num;
 		wr.wr.ud.remote_qkey = ENDPOINT_QKEY;
 	} else {
 		send_wr_aim(&wr, addr, setup.b_mem.mr->rkey);
@@ -163,6 +190,9 @@ static void lose(char **command)
 	do {
 		more = goes_on(&writes.a, IBV_WR_RDMA_WRITE, &write);
 		more = goes_on(&reads.a, IBV_WR_RDMA_READ, &read) || more;
+		post(&ud.a, FIRST, IBV_WR_SEND, WORD, to_group);
+		tap_must(cq_expect(ud.a.send_cq, FIRST, IBV_WC_SUCCESS),
+			 "a multicast fails");
 	} while (more && now_ms() < end);
 	if (waitpid(pid, &status, 0) != pid || status)
 		bail("%s ends with status 0x%x", command[0], status);
@@ -242,6 +272,19 @@ static void unreliable(struct ibv_ah *ah)
 	       "UD to what is gone: success");
 }
 
+/* With members here and there, of which those there are gone. */
+static void multicast(void)
+{
+	struct ibv_sge sge = region_sge(&setup.a_mem, REGION_BYTES / 2,
+					GRH_BYTES + WORD);
+
+	post_recv(&member, FIRST, &sge, 1);
+	post(&ud.a, FIRST, IBV_WR_SEND, WORD, to_group);
+	tap_ok(cq_expect(ud.a.send_cq, FIRST, IBV_WC_SUCCESS) &&
+		       cq_expect(member.recv_cq, FIRST, IBV_WC_SUCCESS),
+	       "multicast to who is gone and who is here: it arrives here");
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_ah *ah;
@@ -251,6 +294,7 @@ int main(int argc, char **argv)
 		bail("usage: lost --peer ADDRESS:PORT COMMAND...");
 	open_all();
 	ah = address_handle(&setup.a_dev, &setup.b_dev.gid);
+	to_group = address_handle(&setup.a_dev, &group);
 	/* nobody has posted a receive */
 	post_two(&waits.a, IBV_WR_SEND);
 	if (!cq_stays_empty(waits.a.send_cq, 50))
@@ -265,6 +309,8 @@ int main(int argc, char **argv)
 				     "retry counter exceeded, then flushed");
 	reliable();
 	unreliable(ah);
+	multicast();
+	tap_must(!ibv_destroy_ah(to_group), "ibv_destroy_ah fails");
 	tap_must(!ibv_destroy_ah(ah), "ibv_destroy_ah fails");
 	close_all();
 	setup_close(&setup);
