@@ -11,12 +11,9 @@ tree_files() {
 }
 
 shell_files() {
-	tree_files | while IFS= read -r file; do
-		case $(head -c 40 "$file" | head -n 1 | tr -d '\0') in
-		'#!/bin/bash'* | '#!/bin/sh'* | '#!/bin/busybox sh'* | \
-			'# shellcheck shell='*) echo "$file" ;;
-		esac
-	done
+	tree_files | xargs -d '\n' awk 'FNR == 1 && \
+		/^(#!\/bin\/(bash|sh|busybox sh)|# shellcheck shell=)/ { print FILENAME }
+		{ nextfile }'
 }
 
 source_files() {
@@ -28,14 +25,19 @@ source_files() {
 }
 
 check_spdx() {
-	local file status=0
+	local without
 
-	while IFS= read -r file; do
-		head -n 5 "$file" | grep -q 'SPDX-License-Identifier: ' && continue
-		echo "$file: no SPDX-License-Identifier in its first five lines"
-		status=1
-	done < <(source_files | sort -u)
-	return $status
+	without=$(source_files | sort -u | xargs -d '\n' awk '
+		FNR == 1 { tell(); file = FILENAME; found = 0 }
+		FNR > 5 { nextfile }
+		/SPDX-License-Identifier: / { found = 1 }
+		END { tell() }
+		function tell() { if (file != "" && !found) print file }')
+	[ -z "$without" ] || {
+		echo "no SPDX-License-Identifier in the first five lines:"
+		echo "$without"
+		return 1
+	}
 }
 
 # Written so that this file does not find itself.
