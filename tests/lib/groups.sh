@@ -9,7 +9,7 @@ multicast() {
 	shift 2
 	for address in "$@"; do
 		for i in 0 1; do
-			timeout $((30 * SLOW)) stdbuf -oL \
+			timeout $((60 * SLOW)) stdbuf -oL \
 				mckey -m "$group" -b "$address" -C 20 \
 				>"$SCRATCH/member${#pids[@]}" 2>&1 &
 			pids+=($!)
