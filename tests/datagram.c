@@ -13,7 +13,6 @@
 #include "work.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define GRH_BYTES 40U
 #define REGION_BYTES (1UL << 16)
 #define QUIET_MS 50
 /* IB_QP1_QKEY */

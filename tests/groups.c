@@ -13,10 +13,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 18)
-#define MULTICAST_QPN 0xffffffU
 
 enum {
-	GRH_BYTES = 40,
 	SLOT_BYTES = 128,
 	SLOTS = 64,
 	MEMBERS = 6,

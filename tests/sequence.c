@@ -16,8 +16,6 @@
 /* In several records, where another machine is asked. */
 #define LARGE_BYTES (128U << 10)
 #define FILL_BYTE 0xee
-/* What no queue pair has; for datagrams: all of a group. */
-#define MULTICAST_QPN 0xffffff
 #define PSN_MASK 0xffffff
 
 enum { SHORT_TIMEOUT = 8, ONCE_MORE = 1 };

@@ -11,7 +11,7 @@
 #include "tap.h"
 #include "work.h"
 
-enum { DEMAND_ID = 5, GRH_BYTES = 40, WRITE_OFFSET = 2 * PAGE_BYTES };
+enum { DEMAND_ID = 5, WRITE_OFFSET = 2 * PAGE_BYTES };
 
 /* No page of it is there before somebody wants it. */
 static void demand_open(struct region *region, struct ibv_pd *pd)

@@ -20,7 +20,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
-#define GRH_BYTES 40U
 #define LENGTH 1000U
 #define QUIET_MS 50
 /* Bytes of the memory for what is received. */

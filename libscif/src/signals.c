@@ -4,7 +4,7 @@
  * that came before it does. A handler that runs between the library's look and its
  * sleep would be forgotten; so from the last look on a call holds back all signals, and
  * only its sleep, ppoll(), lets them in. One that comes before that look is one that came
- * before the call: what is answered at once makes no system call.
+ * before the call, so what sends, receives or polls without a sleep makes no system call.
  */
 #define _GNU_SOURCE
 #include <errno.h>

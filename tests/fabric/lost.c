@@ -20,15 +20,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-#define MULTICAST_QPN 0xffffffU
-
-enum {
-	REGION_BYTES = 1 << 16,
-	WORD = 8,
-	FIRST = 1,
-	BEHIND = 2,
-	GRH_BYTES = 40,
-};
+enum { REGION_BYTES = 1 << 16, WORD = 8, FIRST = 1, BEHIND = 2 };
 
 static const enum ibv_wr_opcode opcodes[] = {
 	IBV_WR_SEND,

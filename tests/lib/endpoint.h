@@ -54,6 +54,10 @@ struct endpoint_address {
 };
 
 #define ENDPOINT_QKEY 0x11223344U
+/* What no queue pair has; for datagrams: all of a group. */
+#define MULTICAST_QPN 0xffffffU
+/* What comes before each datagram. */
+#define GRH_BYTES 40U
 
 struct endpoint_options endpoint_options(enum ibv_qp_type type);
 
