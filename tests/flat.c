@@ -24,7 +24,6 @@ enum {
 	DEPTH = 4,
 	JOINERS = 8,   /* queue pairs that are members of other groups */
 	GROUPS = 1000, /* of each */
-	MULTICAST_QPN = 0xffffff,
 	SLOT_BYTES = 128,
 	REGION_BYTES = 4096,
 	TIMES = 3, /* the first one gets what is kept */

@@ -7,7 +7,7 @@
 #include "objects.h"
 #include "work.h"
 
-enum { DEPTH = 16, MULTICAST_QPN = 0xffffff };
+enum { DEPTH = 16 };
 
 /* --- address handles ---------------------------------------------------------- */
 

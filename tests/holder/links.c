@@ -16,7 +16,6 @@ enum {
 	DEPTH = 32,
 	MESSAGE_BYTES = 64,
 	SLOW_TIMEOUT = 17, /* half a second */
-	MULTICAST_QPN = 0xffffff,
 	NOBODY = 0xfffffe,
 };
 
