@@ -3,7 +3,7 @@
  * Memory of a machine that shares a region with this one: requests that a process
  * executes itself, mappings, and how both end.
  *
- * usage: slice server PORT [pages|huge]
+ * usage: slice server PORT [pages|huge|most|more|demand|dmabuf]
  *        slice client ADDRESS PORT [aperture]
  *        slice hold ADDRESS PORT
  *        slice refused ADDRESS PORT
@@ -11,7 +11,9 @@
  *
  * The server has the memory and does as the client says, which makes all checks. It
  * is device memory, or ordinary memory, which can be mapped where there is an
- * aperture only; "refused" expects that it can't, but that requests work.
+ * aperture only: pages, a huge page, as many extents as can be mapped. One more, pages
+ * that come on demand and those of a dma-buf can't. "refused" expects that, but that
+ * requests work.
  * The third one maps the memory, says so, and writes to it until it is taken away.
  * The last one has memory itself, and writes to it for ever.
  */
@@ -67,9 +69,14 @@ static void meet(struct side *side)
 	side->connected = true;
 }
 
+static struct message registered(struct side *side, int access)
+{
+	return tell(side, REGISTER, access | IBV_ACCESS_LOCAL_WRITE);
+}
+
 static uint32_t grant(struct side *side, int access)
 {
-	return tell(side, REGISTER, access | IBV_ACCESS_LOCAL_WRITE).rkey;
+	return registered(side, access).rkey;
 }
 
 static enum ibv_wc_status request(struct side *side, enum ibv_wr_opcode opcode,
@@ -229,17 +236,23 @@ static void test_queue_pair(struct side *side)
 	tap_ok(ok, "its queue pair's peer may only read: nothing gets there");
 }
 
-static bool refused(struct side *side, uint32_t rkey, uint64_t addr, int prot,
-		    int error)
+static bool refused_bytes(struct side *side, uint32_t rkey, uint64_t addr,
+			  size_t bytes, int prot, int error)
 {
 	struct micdv_window *window;
 
 	errno = 0;
-	window = micdv_map_window(side->ep.qp, addr, rkey, 4096, prot);
+	window = micdv_map_window(side->ep.qp, addr, rkey, bytes, prot);
 	if (window)
 		micdv_unmap_window(window);
 	return check(!window && errno == error, "%s: %s",
 		     window ? "granted" : "refused", strerror(errno));
+}
+
+static bool refused(struct side *side, uint32_t rkey, uint64_t addr, int prot,
+		    int error)
+{
+	return refused_bytes(side, rkey, addr, PAGE, prot, error);
 }
 
 static void test_refusals(struct side *side)
@@ -402,13 +415,14 @@ static void hold(struct side *side)
 
 static void refuse(struct side *side)
 {
-	uint32_t rkey = grant(side, ACCESS_ALL);
+	struct message mr = registered(side, ACCESS_ALL);
 	uint64_t before;
 
 	meet(side);
 	before = executed_here(&side->ep);
-	tap_ok(refused(side, rkey, 0, PROT_READ, EOPNOTSUPP), "not mapped");
-	tap_ok(requests(side, &side->ordinary, rkey, 0x5a) &&
+	tap_ok(refused_bytes(side, mr.rkey, 0, mr.bytes, PROT_READ, EOPNOTSUPP),
+	       "not mapped");
+	tap_ok(requests(side, &side->ordinary, mr.rkey, 0x5a) &&
 		       check(executed_here(&side->ep) == before, "by itself"),
 	       "requests go through the kernels");
 }
@@ -439,11 +453,9 @@ int main(int argc, char **argv)
 
 	device_names(&argc, argv, &name, &peer);
 	if (argc == 3 && !strcmp(argv[1], "server"))
-		return slice_serve(name, argv[2], DEVICE);
+		return slice_serve(name, argv[2], "device");
 	if (argc == 4 && !strcmp(argv[1], "server"))
-		return slice_serve(name, argv[2],
-				   strcmp(argv[3], "huge") ? PAGES :
-							     HUGE_PAGES);
+		return slice_serve(name, argv[2], argv[3]);
 	if (argc >= 4 && !strcmp(argv[1], "client"))
 		return use(name, argv[2], argv[3], argc == 5, run_tests);
 	if (argc == 4 && !strcmp(argv[1], "hold"))
@@ -452,5 +464,6 @@ int main(int argc, char **argv)
 		return use(name, argv[2], argv[3], true, refuse);
 	if (argc == 2 && !strcmp(argv[1], "own"))
 		return slice_own(name);
-	bail("usage: slice server PORT [pages|huge] | client ADDRESS PORT [aperture] | hold|refused ADDRESS PORT | own");
+	bail("usage: slice server PORT [KIND] | client ADDRESS PORT [aperture] | "
+	     "hold|refused ADDRESS PORT | own");
 }

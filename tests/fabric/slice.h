@@ -10,13 +10,22 @@
 #include <infiniband/verbs.h>
 
 #include "device.h"
+#include "dmabuf.h"
 #include "endpoint.h"
 #include "memory.h"
 
-enum { BYTES = 64 * 4096 };
+enum { PAGE = 4096, BYTES = 64 * PAGE };
 
 /* Of the memory. */
-enum kind { DEVICE, PAGES, HUGE_PAGES };
+enum kind {
+	DEVICE,
+	PAGES,
+	HUGE_PAGES,
+	MOST_EXTENTS, /* that can be mapped through an aperture */
+	MORE_EXTENTS,
+	ON_DEMAND,
+	DMABUF,
+};
 
 /* What the client says. */
 enum order {
@@ -37,6 +46,7 @@ struct message {
 	uint32_t arg; /* back: whether it went well */
 	struct endpoint_address address;
 	uint32_t rkey;
+	uint64_t bytes; /* registered */
 };
 
 struct side {
@@ -45,6 +55,7 @@ struct side {
 	struct endpoint ep;
 	enum kind kind;
 	struct ibv_dm *dm;
+	struct dmabuf dmabuf;
 	uint8_t *pages; /* unless it is device memory */
 	struct ibv_mr *mr;
 	struct region ordinary;
@@ -52,8 +63,8 @@ struct side {
 	bool aperture; /* ordinary memory of the server can be mapped */
 };
 
-/* Memory that does as a client says, until that goes; the exit status. */
-int slice_serve(const char *name, const char *port, enum kind kind);
+/* Memory of a kind that does as a client says, until that goes; the exit status. */
+int slice_serve(const char *name, const char *port, const char *kind);
 
 /* Device memory that is written to for ever; else the exit status. */
 int slice_own(const char *name);

@@ -2,6 +2,7 @@
 /*
  * Who has the memory.
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,23 +15,95 @@
 #include "slice.h"
 #include "tap.h"
 
-enum { HUGE_BYTES = 2 << 20 };
+enum { HUGE_BYTES = 2 << 20, EXTENTS = 2048 };
+
+static const char *const kinds[] = {
+	[DEVICE] = "device",	 [PAGES] = "pages",
+	[HUGE_PAGES] = "huge",	 [MOST_EXTENTS] = "most",
+	[MORE_EXTENTS] = "more", [ON_DEMAND] = "demand",
+	[DMABUF] = "dmabuf",
+};
+
+static enum kind kind_of(const char *name)
+{
+	unsigned int kind;
+
+	for (kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++)
+		if (!strcmp(kinds[kind], name))
+			return kind;
+	bail("no such memory: %s", name);
+}
+
+static size_t registered_bytes(const struct side *side)
+{
+	switch (side->kind) {
+	case MOST_EXTENTS:
+		return EXTENTS * PAGE;
+	case MORE_EXTENTS:
+		return (EXTENTS + 1) * PAGE;
+	default:
+		return BYTES;
+	}
+}
 
 static size_t mapped_bytes(const struct side *side)
 {
-	return side->kind == HUGE_PAGES ? HUGE_BYTES : BYTES;
+	return side->kind == HUGE_PAGES ? HUGE_BYTES : registered_bytes(side);
 }
 
-static void map_pages(struct side *side)
+static void *map_at(void *at, size_t bytes, int flags, int fd)
 {
-	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+	void *addr = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
 
-	if (side->kind == HUGE_PAGES)
-		flags |= MAP_HUGETLB;
-	side->pages = mmap(NULL, mapped_bytes(side), PROT_READ | PROT_WRITE,
-			   flags, -1, 0);
-	if (side->pages == MAP_FAILED)
+	if (addr == MAP_FAILED)
 		bail("mmap: %s", strerror(errno));
+	return addr;
+}
+
+static uint8_t *map_anonymous(size_t bytes, int flags)
+{
+	return map_at(NULL, bytes, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1);
+}
+
+/* The same page again and again: it never follows itself, so each is an extent. */
+static uint8_t *map_extents(size_t bytes)
+{
+	uint8_t *addr = map_anonymous(bytes, 0);
+	int fd = memfd_create("slice", MFD_CLOEXEC);
+	size_t at;
+
+	if (fd < 0 || ftruncate(fd, PAGE))
+		bail("memfd: %s", strerror(errno));
+	for (at = 0; at < bytes; at += PAGE)
+		map_at(addr + at, PAGE, MAP_SHARED | MAP_FIXED, fd);
+	close(fd);
+	return addr;
+}
+
+static uint8_t *map_dmabuf(struct side *side, size_t bytes)
+{
+	if (!dmabuf_create(&side->dmabuf, bytes))
+		bail("nobody exports dma-bufs here");
+	return side->dmabuf.addr;
+}
+
+static uint8_t *map_pages(struct side *side)
+{
+	size_t bytes = mapped_bytes(side);
+
+	switch (side->kind) {
+	case MOST_EXTENTS:
+	case MORE_EXTENTS:
+		return map_extents(bytes);
+	case DMABUF:
+		return map_dmabuf(side, bytes);
+	case HUGE_PAGES:
+		return map_anonymous(bytes, MAP_POPULATE | MAP_HUGETLB);
+	case ON_DEMAND:
+		return map_anonymous(bytes, 0);
+	default:
+		return map_anonymous(bytes, MAP_POPULATE);
+	}
 }
 
 static void allocate(struct side *side)
@@ -38,7 +111,7 @@ static void allocate(struct side *side)
 	struct ibv_alloc_dm_attr attr = { .length = BYTES };
 
 	if (side->kind != DEVICE) {
-		map_pages(side);
+		side->pages = map_pages(side);
 		return;
 	}
 	side->dm = ibv_alloc_dm(side->dev.ctx, &attr);
@@ -66,18 +139,34 @@ static void deregister(struct side *side)
 	side->mr = NULL;
 }
 
+static struct ibv_mr *new_region(const struct side *side, int access)
+{
+	const size_t bytes = registered_bytes(side);
+	struct ibv_pd *pd = side->dev.pd;
+
+	switch (side->kind) {
+	case DEVICE:
+		return ibv_reg_dm_mr(pd, side->dm, 0, bytes,
+				     access | IBV_ACCESS_ZERO_BASED);
+	case DMABUF:
+		return ibv_reg_dmabuf_mr(pd, 0, bytes, 0, side->dmabuf.fd,
+					 access);
+	case ON_DEMAND:
+		access |= IBV_ACCESS_ON_DEMAND;
+		/* fall through */
+	default:
+		return ibv_reg_mr_iova(pd, side->pages, bytes, 0, access);
+	}
+}
+
 static void registered(struct side *side, struct message *msg)
 {
 	deregister(side);
-	if (side->kind == DEVICE)
-		side->mr = ibv_reg_dm_mr(side->dev.pd, side->dm, 0, BYTES,
-					 msg->arg | IBV_ACCESS_ZERO_BASED);
-	else
-		side->mr = ibv_reg_mr_iova(side->dev.pd, side->pages, BYTES, 0,
-					   msg->arg);
+	side->mr = new_region(side, msg->arg);
 	if (!side->mr)
 		bail("register: %s", strerror(errno));
 	msg->rkey = side->mr->rkey;
+	msg->bytes = registered_bytes(side);
 }
 
 static bool filled_with(struct side *side, uint8_t byte)
@@ -152,11 +241,11 @@ static bool obey(struct side *side, struct message *msg)
 	}
 }
 
-int slice_serve(const char *name, const char *port, enum kind kind)
+int slice_serve(const char *name, const char *port, const char *kind)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };
 	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-	struct side side = { .kind = kind };
+	struct side side = { .kind = kind_of(kind) };
 	struct message msg;
 
 	at.sin_port = htons(atoi(port));
