@@ -374,13 +374,19 @@ static int raw(void)
 	return 0;
 }
 
+static void show_usage(FILE *to)
+{
+	fprintf(to, "usage: scif-perf server [PORT]\n"
+		    "       scif-perf latency NODE [PORT]\n"
+		    "       scif-perf bandwidth NODE [PORT [WHAT]]\n"
+		    "       scif-perf memcpy|raw\n"
+		    "       scif-perf chart [FILE.svg] <RESULTS\n"
+		    "Measures messages and copies: scif-perf(1).\n");
+}
+
 static void usage(void)
 {
-	fprintf(stderr, "usage: scif-perf server [PORT]\n"
-			"       scif-perf latency NODE [PORT]\n"
-			"       scif-perf bandwidth NODE [PORT [WHAT]]\n"
-			"       scif-perf memcpy|raw\n"
-			"       scif-perf chart [FILE.svg] <RESULTS\n");
+	show_usage(stderr);
 	exit(2);
 }
 
@@ -416,6 +422,10 @@ int main(int argc, char **argv)
 		return raw();
 	if (!strcmp(what, "chart") && argc <= 3)
 		return chart(argc > 2 ? argv[2] : NULL);
+	if (argc == 2 && (!strcmp(what, "-h") || !strcmp(what, "--help"))) {
+		show_usage(stdout);
+		return 0;
+	}
 	if (argc < 3 || argc > 5)
 		usage();
 	if (!strcmp(what, "latency") && argc < 5)
