@@ -257,22 +257,22 @@ static bool refused(struct side *side, uint32_t rkey, uint64_t addr, int prot,
 
 static void test_refusals(struct side *side)
 {
-	uint32_t rkey = grant(side, IBV_ACCESS_REMOTE_READ);
+	struct message mr = registered(side, IBV_ACCESS_REMOTE_READ);
 	struct micdv_window *window;
 	struct message msg;
 
 	meet(side);
-	tap_ok(refused(side, rkey, 0, PROT_READ | PROT_WRITE, EACCES),
+	tap_ok(refused(side, mr.rkey, 0, PROT_READ | PROT_WRITE, EACCES),
 	       "no right to write: EACCES");
-	window = map(side, rkey, PROT_READ);
+	window = map(side, mr.rkey, PROT_READ);
 	tap_ok(window, "but to read");
 	if (window)
 		micdv_unmap_window(window);
-	tap_ok(refused(side, rkey, BYTES, PROT_READ, ERANGE),
+	tap_ok(refused(side, mr.rkey, mr.bytes, PROT_READ, ERANGE),
 	       "behind its end: ERANGE");
-	tap_ok(refused(side, rkey, 8, PROT_READ, EPERM),
+	tap_ok(refused(side, mr.rkey, 8, PROT_READ, EPERM),
 	       "not whole pages: EPERM");
-	tap_ok(refused(side, rkey ^ 0x100000, 0, PROT_READ, EACCES),
+	tap_ok(refused(side, mr.rkey ^ 0x100000, 0, PROT_READ, EACCES),
 	       "no such key: EACCES");
 	if (side->aperture)
 		return;
