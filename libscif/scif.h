@@ -232,9 +232,10 @@ scif_epd_t scif_open(void);
  * that a thread of the process carries out itself before the call returns, so that the
  * memory of windows may then be unmapped.
  * Where dup() made other descriptors of it, only @epd ends. Calls of other threads
- * that wait end, too. Same as close(), but that the port is free when it returns,
- * unless another thread waits in scif_poll(): that one ends within a second, and the
- * endpoint with it.
+ * that wait end, too. Same as close(), but that the endpoint has ended, and its port is
+ * free, when it returns. After close() it may be there for a second, if another thread
+ * waits in scif_poll(), or until a program that is about to begin (posix_spawn(3)) has
+ * begun.
  *
  * What is mapped, by either side, stays. The memory of windows that the peer has not
  * mapped is unlocked at once where nothing is, else ten seconds later.

@@ -150,7 +150,7 @@ static int answer(struct scif_endpoint *ep, scif_epd_t epd,
 	if (!err)
 		err = scif_rma_open(ep);
 	if (!err)
-		err = scif_link_join(&ep->link, hello);
+		err = scif_link_join(&ep->link, hello, ep->peer.node);
 	scif_refresh(ep, epd);
 	if (!err)
 		err = scif_connect_answer(ep);

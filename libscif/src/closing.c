@@ -77,11 +77,11 @@ static bool is_over(struct scif_endpoint *ep, struct scif_closing *closing)
 	       scif_barrier_over(ep->rma, &closing->own);
 }
 
-void scif_windows_settle(struct scif_endpoint *ep)
+/* With the windows' lock, which is let go. */
+static void settle(struct scif_endpoint *ep)
 {
 	struct scif_closing **link = &ep->rma->closing, *over = NULL, *one;
 
-	pthread_mutex_lock(&ep->rma->lock);
 	atomic_fetch_add(&ep->rma->ending, 1);
 	while (*link) {
 		one = *link;
@@ -100,6 +100,18 @@ void scif_windows_settle(struct scif_endpoint *ep)
 		free(one);
 	}
 	atomic_fetch_sub(&ep->rma->ending, 1);
+}
+
+void scif_windows_settle(struct scif_endpoint *ep)
+{
+	pthread_mutex_lock(&ep->rma->lock);
+	settle(ep);
+}
+
+void scif_windows_try_settle(struct scif_endpoint *ep)
+{
+	if (!pthread_mutex_trylock(&ep->rma->lock))
+		settle(ep);
 }
 
 /* All of them, or NULL. */
@@ -169,7 +181,7 @@ void scif_windows_unmapped(struct scif_rma *rma)
 
 /*
  * When the endpoint is closed, what is not mapped does not stay for what is. Without
- * memory: at the next tick.
+ * memory, or when somebody has the lock, who may wait for the peer: at the next tick.
  */
 void scif_windows_tick(struct scif_endpoint *ep)
 {
@@ -181,7 +193,8 @@ void scif_windows_tick(struct scif_endpoint *ep)
 	rma = ep->rma;
 	if (!atomic_load(&ep->maps) && !atomic_load(&rma->heard))
 		return;
-	pthread_mutex_lock(&rma->lock);
+	if (pthread_mutex_trylock(&rma->lock))
+		return;
 	if (scif_state(ep) == SCIF_CLOSED && rma->count)
 		scif_windows_end(ep, 0, rma->count);
 	ends = rma->closing;
@@ -189,5 +202,5 @@ void scif_windows_tick(struct scif_endpoint *ep)
 	if (!ends)
 		return;
 	scif_queue_poll(ep);
-	scif_windows_settle(ep);
+	scif_windows_try_settle(ep);
 }

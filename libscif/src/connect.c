@@ -162,7 +162,7 @@ static void established(struct scif_endpoint *ep,
 		    hello->protocol != SCIF_PROTOCOL)
 			err = ECONNREFUSED;
 		else
-			err = scif_link_join(&ep->link, hello);
+			err = scif_link_join(&ep->link, hello, ep->peer.node);
 	}
 	/* The peer was there, and what it has sent counts, as in is_overtaken(). */
 	if (err == ECONNRESET) {

@@ -69,8 +69,7 @@ static void init_lock(pthread_mutex_t *lock)
 	pthread_mutexattr_destroy(&attr);
 }
 
-/* A descriptor and an endpoint with a reference for the caller. */
-scif_epd_t scif_endpoint_new(struct scif_endpoint **result)
+static scif_epd_t make(struct scif_endpoint **result)
 {
 	struct scif_endpoint *ep = scif_table_make();
 	scif_epd_t epd;
@@ -103,6 +102,17 @@ fail:
 	close(epd);
 	scif_put(ep);
 	return scif_fail(err);
+}
+
+/* A descriptor and an endpoint with a reference for the caller. */
+scif_epd_t scif_endpoint_new(struct scif_endpoint **result)
+{
+	scif_epd_t epd;
+
+	scif_table_begin();
+	epd = make(result);
+	scif_table_end();
+	return epd;
 }
 
 /* Nothing refers to it any more. */
@@ -239,7 +249,11 @@ SCIF_EXPORT int scif_close(scif_epd_t epd)
 		scif_wake_sleepers(ep);
 		wait_for_sleepers(ep);
 	}
-	if (scif_steer_is_closed(&ep->steer)) {
+	/*
+	 * Its file may still be there: a child has it until it has run the library's
+	 * handler for that, or another program, and a thread that polls it.
+	 */
+	if (scif_steer_is_closed(&ep->steer) || !scif_table_has_number(ep)) {
 		end(ep);
 		wait_for_copies(ep);
 	}

@@ -289,6 +289,9 @@ void scif_put(struct scif_endpoint *ep);
 /* An endpoint of zeros, or NULL. */
 struct scif_endpoint *scif_table_make(void);
 void scif_table_free(struct scif_endpoint *ep);
+/* Around the making of a descriptor and its endpoint: no fork() comes between. */
+void scif_table_begin(void);
+void scif_table_end(void);
 int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd);
 void scif_table_remove(struct scif_endpoint *ep);
 /*
@@ -296,6 +299,8 @@ void scif_table_remove(struct scif_endpoint *ep);
  * an endpoint became hot or warm may be old.
  */
 void scif_table_doubt(void);
+/* Does any number of this process mean it? True if that can't be seen. */
+bool scif_table_has_number(const struct scif_endpoint *ep);
 /* After fork(), in the child: forget all. */
 void scif_table_abandon(void);
 
@@ -443,8 +448,12 @@ void scif_pending_clear(struct scif_endpoint *listener);
 int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner);
 void scif_link_close(struct scif_link *link);
 void scif_link_hello(struct scif_link *link, struct scif_hello *hello);
-/* After the peer's hello: connect the QP for RMAs. ECONNRESET if the peer has left. */
-int scif_link_join(struct scif_link *link, const struct scif_hello *hello);
+/*
+ * After the hello of the peer, which is on @node, whatever that says: connect the QP for
+ * RMAs. ECONNRESET if the peer has left.
+ */
+int scif_link_join(struct scif_link *link, const struct scif_hello *hello,
+		   uint16_t node);
 /* Map the peer's shared block, where the device can. */
 void scif_link_map(struct scif_link *link);
 /* Everything under way ends with an error; copies only if @all. */

@@ -254,11 +254,12 @@ static void watch_machine(struct scif_link *link, uint16_t number)
 		scif_link_ask(link);
 }
 
-int scif_link_join(struct scif_link *link, const struct scif_hello *hello)
+int scif_link_join(struct scif_link *link, const struct scif_hello *hello,
+		   uint16_t node)
 {
 	int err;
 
-	watch_machine(link, hello->node);
+	watch_machine(link, node);
 	link->peer_addr = hello->shared_addr;
 	link->peer_rkey = hello->shared_rkey;
 	link->peer_rma_qpn = hello->rma_qpn;

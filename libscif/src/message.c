@@ -58,7 +58,9 @@ static bool is_stale(struct scif_endpoint *ep)
 	if (!scif_bytes(ep) && !atomic_load(&ep->armed_data) &&
 	    !atomic_load(&ep->hot))
 		return true;
-	return (scif_room(ep) != 0) != steer->out;
+	if (!scif_room(ep))
+		return steer->out || !atomic_load(&ep->armed_room);
+	return !steer->out;
 }
 
 /* Wait until @amount gives more than 0; 0, EINTR or EBADF. */

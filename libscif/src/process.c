@@ -559,7 +559,7 @@ static int start(void)
 		goto fail;
 	}
 	if (!registered)
-		pthread_atfork(NULL, NULL, forget);
+		pthread_atfork(scif_table_begin, scif_table_end, forget);
 	registered = true;
 	scif_process.running = true;
 	return 0;

@@ -45,6 +45,8 @@ void scif_arm(struct scif_endpoint *ep)
 	if (!scif_room(ep) && !atomic_exchange(&ep->armed_room, true))
 		write_word(ep, &local->want_room, local->want_room + 1,
 			   offsetof(struct scif_shared, want_room));
+	/* Before who calls looks again: an acquiring load may pass the stores. */
+	atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void wake(struct scif_endpoint *ep, _Atomic uint32_t *want,

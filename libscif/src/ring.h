@@ -133,7 +133,10 @@ static inline bool scif_link_reached(struct scif_link *link)
 	return false;
 }
 
-/* A store, and a barrier before whatever is looked at next. */
+/*
+ * Behind all stores before it, and before what is loaded in sequentially consistent order;
+ * where that is not how it is loaded there is a barrier (scif_arm()).
+ */
 static inline bool scif_store_word(struct scif_endpoint *ep, uint32_t value,
 				   size_t place)
 {

@@ -195,6 +195,8 @@ int scif_windows_end(struct scif_endpoint *ep, unsigned int first,
 		     unsigned int count);
 /* Free closing windows that nobody uses any more. */
 void scif_windows_settle(struct scif_endpoint *ep);
+/* The same, if nobody has the lock, as who waits for the peer has. */
+void scif_windows_try_settle(struct scif_endpoint *ep);
 /* The peer's reply to SCIF_RELEASE; 0: not yet. */
 void scif_released(struct scif_endpoint *ep, uint64_t number);
 /* The peer has none of them mapped any more. */

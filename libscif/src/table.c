@@ -19,6 +19,11 @@
 
 enum { BUCKETS = 1024, WARM_COPIES = 16 };
 
+/*
+ * While there is a descriptor of which the table does not know: a child would keep it. A
+ * signal may come then, and who handles it fork.
+ */
+static pthread_mutex_t birth_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct scif_endpoint *buckets[BUCKETS];
 _Atomic(struct scif_slot *) scif_chunks[SCIF_CHUNKS];
@@ -222,6 +227,16 @@ struct scif_endpoint *scif_get_next(struct scif_endpoint *ep)
 	return next;
 }
 
+void scif_table_begin(void)
+{
+	pthread_mutex_lock(&birth_lock);
+}
+
+void scif_table_end(void)
+{
+	pthread_mutex_unlock(&birth_lock);
+}
+
 int scif_table_add(struct scif_endpoint *ep, scif_epd_t epd)
 {
 	struct scif_endpoint **bucket = &buckets[ep->inode % BUCKETS];
@@ -284,22 +299,50 @@ static int open_nothing(void)
 	return fd < 0 ? eventfd(0, EFD_CLOEXEC) : fd;
 }
 
-/* Numbers that no call has been given yet, as those that dup() has made. */
-static void abandon_unknown(int nothing)
+/* The next of the process's numbers that is a socket, and that one's inode, or -1. */
+static int next_socket(DIR *numbers, uint64_t *inode)
 {
-	DIR *numbers = opendir("/proc/self/fd");
 	struct dirent *entry;
 	struct stat status;
 	int fd;
 
-	while (numbers && (entry = readdir(numbers))) {
+	while ((entry = readdir(numbers))) {
 		fd = atoi(entry->d_name);
-		if (!fstat(fd, &status) && S_ISSOCK(status.st_mode) &&
-		    find(status.st_ino))
-			dup3(nothing, fd, O_CLOEXEC);
+		if (fstat(fd, &status) || !S_ISSOCK(status.st_mode))
+			continue;
+		*inode = status.st_ino;
+		return fd;
 	}
-	if (numbers)
-		closedir(numbers);
+	return -1;
+}
+
+bool scif_table_has_number(const struct scif_endpoint *ep)
+{
+	DIR *numbers = opendir("/proc/self/fd");
+	uint64_t inode = 0;
+	int fd = 0;
+
+	if (!numbers)
+		return true;
+	while (fd >= 0 && inode != ep->inode)
+		fd = next_socket(numbers, &inode);
+	closedir(numbers);
+	return fd >= 0;
+}
+
+/* Numbers that no call has been given yet, as those that dup() has made. */
+static void abandon_unknown(int nothing)
+{
+	DIR *numbers = opendir("/proc/self/fd");
+	uint64_t inode;
+	int fd;
+
+	if (!numbers)
+		return;
+	while ((fd = next_socket(numbers, &inode)) >= 0)
+		if (find(inode))
+			dup3(nothing, fd, O_CLOEXEC);
+	closedir(numbers);
 }
 
 /*
@@ -311,6 +354,7 @@ void scif_table_abandon(void)
 	struct scif_endpoint *ep;
 	int i, nothing;
 
+	pthread_mutex_init(&birth_lock, NULL);
 	pthread_mutex_init(&table_lock, NULL);
 	for (i = 0; i < BUCKETS; i++)
 		for (ep = buckets[i]; ep; ep = ep->next)

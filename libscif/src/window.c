@@ -182,7 +182,9 @@ static bool has_ending(struct scif_rma *rma)
 	const struct scif_closing *closing;
 	bool ends;
 
-	pthread_mutex_lock(&rma->lock);
+	/* Who has it may take windows away, and wait for the peer of that connection. */
+	if (pthread_mutex_trylock(&rma->lock))
+		return true;
 	for (closing = rma->closing; closing && closing->maps;
 	     closing = closing->next)
 		;
@@ -211,7 +213,7 @@ static bool something_ends(void)
 			continue;
 		ends = ends || has_ending(ep->rma);
 		scif_queue_poll(ep);
-		scif_windows_settle(ep);
+		scif_windows_try_settle(ep);
 	}
 	return ends || atomic_load(&scif_process.leaving);
 }

@@ -7,14 +7,20 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/fsuid.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "behaviour.h"
 #include "clock.h"
+#include "hooks.h"
 #include "peer.h"
 #include "process.h"
 #include "tap.h"
@@ -212,6 +218,131 @@ static bool child_keeps_no_copy(void)
 	return check(!status, "the child ends with 0x%x", status) && ok;
 }
 
+/* Has a child as soon as it may. */
+static struct forker {
+	pthread_t thread;
+	pid_t child;
+	int pipes[2];
+} forker;
+
+static void *fork_child(void *unused)
+{
+	forker.child = fork();
+	if (!forker.child) {
+		close(forker.pipes[1]);
+		_exit(live_on(forker.pipes[0], 0));
+	}
+	return unused;
+}
+
+static int start_fork(void)
+{
+	pthread_create(&forker.thread, NULL, fork_child, NULL);
+	sleep_ms(100 * slowness());
+	return 0;
+}
+
+/* Its parent's descriptor was there when the child was made, and no endpoint yet. */
+static bool child_keeps_none_in_the_making(void)
+{
+	struct scif_port_id port = { .node = peer_node };
+	struct peer_call call = { .op = PEER_POLL,
+				  .flags = SCIF_POLLIN,
+				  .length = 10000 };
+	int own, listener, status = -1;
+	bool ok;
+
+	port.port = peer_listen(&listener, 1);
+	if (pipe2(forker.pipes, O_CLOEXEC))
+		return check(false, "pipe");
+	hook_next(HOOK_SETSOCKOPT, start_fork);
+	own = scif_open();
+	if (hook_waits(HOOK_SETSOCKOPT))
+		return check(false, "there was no fork");
+	pthread_join(forker.thread, NULL);
+	fcntl(own, F_SETFL, O_NONBLOCK);
+	scif_connect(own, &port);
+	call.epd = peer_accept(listener);
+	close(own);
+	ok = succeeds(peer_do(&call), 1, "the peer's poll") &&
+	     check(call.flags & SCIF_POLLHUP, "it shows 0x%x", call.flags);
+	close(forker.pipes[1]);
+	waitpid(forker.child, &status, 0);
+	close(forker.pipes[0]);
+	peer_op_epd(PEER_CLOSE, call.epd);
+	peer_op_epd(PEER_CLOSE, listener);
+	return check(!status, "the child ends with 0x%x", status) && ok;
+}
+
+/*
+ * Another program that is about to begin: with posix_spawn() there is no fork that the
+ * library is told of. It says at the first FIFO that it is there, and waits at the second.
+ */
+struct spawned {
+	char folder[32];
+	char here[48];
+	char go[48];
+	pid_t pid;
+	int error;
+};
+
+static bool make_fifos(struct spawned *program)
+{
+	strcpy(program->folder, "/tmp/scif-spawn-XXXXXX");
+	if (!mkdtemp(program->folder))
+		return check(false, "mkdtemp: %s", strerror(errno));
+	snprintf(program->here, sizeof(program->here), "%s/here",
+		 program->folder);
+	snprintf(program->go, sizeof(program->go), "%s/go", program->folder);
+	return check(!mkfifo(program->here, 0600) && !mkfifo(program->go, 0600),
+		     "mkfifo: %s", strerror(errno));
+}
+
+static void *spawn_program(void *argument)
+{
+	char *const arguments[] = { "true", NULL }, *const none[] = { NULL };
+	struct spawned *program = argument;
+	posix_spawn_file_actions_t actions;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, program->here, O_WRONLY,
+					 0);
+	posix_spawn_file_actions_addopen(&actions, 0, program->go, O_RDONLY, 0);
+	program->error = posix_spawn(&program->pid, "/bin/true", &actions, NULL,
+				     arguments, none);
+	posix_spawn_file_actions_destroy(&actions);
+	return NULL;
+}
+
+/* It has what this process has, until it is another program. */
+static bool port_is_free_of_programs(void)
+{
+	struct spawned program;
+	int own, next, here, go;
+	pthread_t thread;
+	bool ok;
+
+	if (!make_fifos(&program))
+		return false;
+	own = bound_endpoint();
+	pthread_create(&thread, NULL, spawn_program, &program);
+	here = open(program.here, O_RDONLY);
+	ok = succeeds(scif_close(own), 0, "close");
+	next = scif_open();
+	ok = succeeds(scif_bind(next, PORT), PORT, "the port is free") && ok;
+	scif_close(next);
+	go = open(program.go, O_WRONLY);
+	pthread_join(thread, NULL);
+	ok = succeeds(program.error, 0, "spawn") && ok;
+	waitpid(program.pid, NULL, 0);
+	close(here);
+	close(go);
+	unlink(program.here);
+	unlink(program.go);
+	rmdir(program.folder);
+	return ok;
+}
+
 /*
  * A child that is made when its parent has listened, and not connected yet. If it kept
  * the device, what the parent registers later would stay when that dies.
@@ -297,6 +428,10 @@ const struct behaviour closing_cases[] = {
 	  end_unlocks },
 	{ 56, "a forked child keeps no copy of a descriptor",
 	  child_keeps_no_copy },
+	{ 56, "a forked child keeps no descriptor that was being made",
+	  child_keeps_none_in_the_making },
+	{ 56, "a port is free when its endpoint is closed beside posix_spawn()",
+	  port_is_free_of_programs },
 	{ 56, "a child forked before the first connection keeps no device",
 	  early_child_keeps_no_device },
 	{ 56, "a thread with other credentials closes", closed_as_another },

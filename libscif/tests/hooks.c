@@ -74,3 +74,11 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int depth, void *owner,
 	return pass(HOOK_CREATE_CQ) ? next(ctx, depth, owner, channel, vector) :
 				      NULL;
 }
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
+{
+	typeof(setsockopt) *next = dlsym(RTLD_NEXT, "setsockopt");
+
+	return pass(HOOK_SETSOCKOPT) ? next(fd, level, name, value, length) :
+				       -1;
+}

@@ -7,7 +7,14 @@
 
 #include <stdbool.h>
 
-enum hooked { HOOK_SLEEP, HOOK_RECV, HOOK_SEND, HOOK_CREATE_CQ, HOOKS };
+enum hooked {
+	HOOK_SLEEP,
+	HOOK_RECV,
+	HOOK_SEND,
+	HOOK_CREATE_CQ,
+	HOOK_SETSOCKOPT,
+	HOOKS
+};
 
 /*
  * Before this thread's next call of that function, @run, once. If it returns an errno,

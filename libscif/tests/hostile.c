@@ -41,7 +41,6 @@ enum {
 	UNSTEADY = 3,
 	CHANGE_MS = 7000,
 	ANOTHER_NODE = 998,
-	MARKS = 50
 };
 
 static struct random_state dice;
@@ -472,18 +471,6 @@ static void *accept_one(void *argument)
 				      &acceptance->epd, SCIF_ACCEPT_SYNC);
 	atomic_store(&acceptance->over, true);
 	return NULL;
-}
-
-/* What the library's thread has to do for another connection. */
-static bool marks_pass(int own)
-{
-	bool ok = true;
-	int mark, i;
-
-	for (i = 0; i < MARKS && ok; i++)
-		ok = succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_PEER, &mark),
-			      0, "mark");
-	return ok;
 }
 
 /* Who comes next, in @epd; while the library is busy with it the other is served. */

@@ -81,6 +81,7 @@ bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience)
 	struct rdma_conn_param param = { .responder_resources = 4,
 					 .initiator_depth = 4,
 					 .retry_count = 7,
+					 .rnr_retry_count = liar->deaf ? 7 : 0,
 					 .qp_num = hello->rma_qpn };
 
 	hello->magic = SCIF_MAGIC;
@@ -127,14 +128,15 @@ static bool join_copies(struct liar *liar)
 	       to_state(liar, IBV_QPS_RTS);
 }
 
-bool connect_liar(struct liar *liar, const char *address, bool copies)
+static bool connect_to(struct liar *liar, const char *address, bool copies)
 {
 	struct scif_hello hello = { .node = LIAR_NODE };
 
 	if (!reach(liar, address) || !open_liar(liar) ||
 	    (copies && !open_copies(liar)))
 		return false;
-	post_receives(liar);
+	if (!liar->deaf)
+		post_receives(liar);
 	hello.rma_qpn = copies ? liar->copies->qp_num : liar->id->qp->qp_num;
 	hello.shared_addr = (uintptr_t)liar->mem;
 	hello.shared_rkey = liar->mr->rkey;
@@ -144,12 +146,25 @@ bool connect_liar(struct liar *liar, const char *address, bool copies)
 	       (!copies || join_copies(liar));
 }
 
+bool connect_liar(struct liar *liar, const char *address, bool copies)
+{
+	liar->deaf = false;
+	return connect_to(liar, address, copies);
+}
+
+bool connect_deaf(struct liar *liar, const char *address)
+{
+	liar->deaf = true;
+	return connect_to(liar, address, false);
+}
+
 bool connect_silent(struct liar *liar, const char *address, unsigned int number)
 {
 	struct scif_hello hello = { .node = LIAR_NODE,
 				    .rma_qpn = 0xabcd00 + number,
 				    .shared_rkey = 1 };
 
+	liar->deaf = false;
 	return reach(liar, address) && greet(liar, &hello, 31) &&
 	       wait_event(liar, RDMA_CM_EVENT_CONNECT_RESPONSE) &&
 	       !rdma_establish(liar->id);

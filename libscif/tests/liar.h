@@ -29,6 +29,7 @@ struct liar {
 	uint8_t *mem;  /* a shared block, and more to show as directory */
 	uint8_t *said; /* of that: where the next request is from, or goes */
 	struct scif_message *heard; /* and the last message that came */
+	bool deaf; /* takes no messages, and lets others try for ever */
 };
 
 /* Find the way to the victim. */
@@ -38,6 +39,8 @@ bool greet(struct liar *liar, struct scif_hello *hello, uint8_t patience);
 
 /* A connection to the victim; @copies: with a queue pair for copies. */
 bool connect_liar(struct liar *liar, const char *address, bool copies);
+/* The same, without a queue pair for copies, of one that is deaf. */
+bool connect_deaf(struct liar *liar, const char *address);
 /*
  * No queue pair is there, with a number that no other attempt has; and the victim
  * shall wait for it for hours.

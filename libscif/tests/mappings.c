@@ -188,11 +188,13 @@ static bool unregister_mapped(void)
 	volatile uint64_t *word;
 	int own, other;
 	off_t offset;
+	void *second;
 	bool ok;
 
 	connect_pair(&own, &other);
 	peer_register(other, 0, PAGE, 0, RW, FIXED);
 	word = scif_mmap(NULL, PAGE, RW, 0, own, 0);
+	second = scif_mmap(NULL, PAGE, RW, 0, own, 0);
 	ok = succeeds(peer_unregister(other, 0, PAGE), 0, "unregister");
 	word[5] = 0x555;
 	ok = peer_has(40, 0x555, "the mapping stays valid") &&
@@ -200,6 +202,11 @@ static bool unregister_mapped(void)
 	     fails(scif_vwriteto(own, &end, 8, 0, 0), ENXIO, "a copy") &&
 	     fails(peer_register(other, PAGE, PAGE, 0, RW, FIXED), EADDRINUSE,
 		   "register again") &&
+	     ok;
+	scif_munmap(second, PAGE);
+	sleep_ms(300 * slowness());
+	ok = fails(peer_register(other, PAGE, PAGE, 0, RW, FIXED), EADDRINUSE,
+		   "register after the first munmap") &&
 	     ok;
 	scif_munmap((void *)word, PAGE);
 	do {

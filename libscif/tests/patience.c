@@ -139,7 +139,7 @@ static bool change_directory(const char *address)
 static bool answer_no_reply(const char *address)
 {
 	struct scif_hello hello = { .node = LIAR_NODE, .shared_rkey = 1 };
-	struct liar liars[SILENT];
+	struct liar liars[SILENT] = {};
 	bool ok = true;
 	int i;
 
@@ -150,11 +150,21 @@ static bool answer_no_reply(const char *address)
 	return tell(ok);
 }
 
+/* Takes no message. */
+static bool hear_nothing(const char *address)
+{
+	struct liar liar;
+	bool ok = tell(connect_deaf(&liar, address)) && is_let_go();
+
+	close_liar(&liar);
+	return ok;
+}
+
 static void lie(const char *address)
 {
-	static bool (*const lies[])(const char *address) = { answer_no_mapping,
-							     change_directory,
-							     answer_no_reply };
+	static bool (*const lies[])(
+		const char *address) = { answer_no_mapping, change_directory,
+					 answer_no_reply, hear_nothing };
 	unsigned int i;
 
 	for (i = 0; i < sizeof(lies) / sizeof(lies[0]) && is_let_go(); i++)
@@ -289,6 +299,82 @@ static bool meets_no_reply(int listener)
 	return ok;
 }
 
+/* A connection of this process with itself. */
+static bool connect_own(int *asks, int *answers)
+{
+	struct scif_port_id port = { .node = own_node }, from;
+	int listener = scif_open();
+	bool ok;
+
+	port.port = scif_bind(listener, 0);
+	*asks = scif_open();
+	fcntl(*asks, F_SETFL, O_NONBLOCK);
+	ok = succeeds(scif_listen(listener, 1), 0, "listen") &&
+	     fails(scif_connect(*asks, &port), EINPROGRESS, "connect") &&
+	     succeeds(scif_accept(listener, &from, answers, SCIF_ACCEPT_SYNC),
+		      0, "accept") &&
+	     shows(*asks, POLLOUT) &&
+	     succeeds(scif_connect(*asks, &port), 0, "connected");
+	fcntl(*asks, F_SETFL, 0);
+	scif_close(listener);
+	return ok;
+}
+
+struct unregistering {
+	int epd;
+	atomic_bool over;
+};
+
+static void *unregister_page(void *argument)
+{
+	struct unregistering *call = argument;
+
+	/* it is over when that peer is given up, or as if it had heard of it */
+	(void)scif_unregister(call->epd, 0, PAGE);
+	atomic_store(&call->over, true);
+	return NULL;
+}
+
+/*
+ * The peer shall say when it is done with a window, and takes no message. While a call
+ * waits for that, the library's thread looks after the windows that go, and others.
+ */
+static bool meets_deafness(int listener)
+{
+	struct unregistering call = { .over = false };
+	uint8_t *mem = fresh_pages(PAGE);
+	int asks = -1, answers = -1;
+	pthread_t thread;
+	bool ok;
+
+	if (!let_go() || !connect_own(&asks, &answers))
+		return false;
+	call.epd = accept_liar(listener);
+	ok = is_told(told[0], 'y') &&
+	     succeeds(scif_register(call.epd, mem, PAGE, 0, RW, SCIF_MAP_FIXED),
+		      0, "register");
+	pthread_create(&thread, NULL, unregister_page, &call);
+	sleep_ms(500);
+	ok = ok && marks_pass(asks) &&
+	     check(!atomic_load(&call.over), "they have waited for the call");
+	pthread_join(thread, NULL);
+	ok = let_go() && marks_pass(asks) && ok;
+	scif_close(call.epd);
+	scif_close(asks);
+	scif_close(answers);
+	munmap(mem, PAGE);
+	return ok;
+}
+
+static int listen_to_liars(void)
+{
+	int listener = scif_open();
+
+	if (scif_bind(listener, LIAR_PORT) < 0 || scif_listen(listener, 4))
+		bail("listen: %s", strerror(errno));
+	return listener;
+}
+
 int main(int argc, char **argv)
 {
 	int listener, status;
@@ -298,16 +384,19 @@ int main(int argc, char **argv)
 		bail("usage: %s NODES OWN ADDRESS", argv[0]);
 	setenv("SCIF_NODES", argv[1], 1);
 	setenv("SCIF_NODE", argv[2], 1);
+	own_node = atoi(argv[2]);
 	child = start_liar(argv[3]);
-	listener = scif_open();
-	if (scif_bind(listener, LIAR_PORT) < 0 || scif_listen(listener, 4))
-		bail("listen: %s", strerror(errno));
+	listener = listen_to_liars();
 	tap_ok(meets_no_mapping(listener),
 	       "who waits for a mapping keeps no window of the peer's");
 	tap_ok(meets_change(listener),
 	       "unregister waits for no directory that changes always");
 	tap_ok(meets_no_reply(listener),
 	       "accept waits for one that never completes");
+	scif_close(listener);
+	listener = listen_to_liars();
+	tap_ok(meets_deafness(listener),
+	       "unregister waits for one that takes no message, others do not");
 	scif_close(listener);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);

@@ -435,3 +435,15 @@ short scif_poll_now(int epd)
 	scif_poll(&entry, 1, 0);
 	return entry.revents;
 }
+
+bool marks_pass(int epd)
+{
+	enum { MARKS = 50 };
+	bool ok = true;
+	int mark, i;
+
+	for (i = 0; i < MARKS && ok; i++)
+		ok = succeeds(scif_fence_mark(epd, SCIF_FENCE_INIT_PEER, &mark),
+			      0, "mark");
+	return ok;
+}

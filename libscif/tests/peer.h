@@ -136,6 +136,9 @@ bool succeeds(int64_t ret, int64_t expected, const char *what);
 /* For the peer's calls. */
 bool peer_fails(struct peer_call *call, int error, const char *what);
 
+/* What the other side's library has its thread for; many times. */
+bool marks_pass(int epd);
+
 /* Wait until poll() shows all of @events; false if it does not happen. */
 bool shows(int fd, short events);
 /* What poll(), select(), epoll and scif_poll() say now. */
