@@ -4,8 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -33,22 +31,12 @@ struct ends {
 
 static void begin(struct ends *ends)
 {
-	struct scif_port_id port = { .node = own_node }, from;
-	int listener = scif_open();
-
-	ends->one = scif_open();
+	connect_oneself(&ends->one, &ends->two);
 	ends->first = fresh_pages(BYTES);
 	ends->second = fresh_pages(BYTES);
-	port.port = scif_bind(listener, 0);
-	scif_listen(listener, 1);
-	fcntl(ends->one, F_SETFL, O_NONBLOCK);
-	scif_connect(ends->one, &port);
-	if (scif_accept(listener, &from, &ends->two, SCIF_ACCEPT_SYNC) ||
-	    !shows(ends->one, POLLOUT) || scif_connect(ends->one, &port) < 0 ||
-	    scif_register(ends->one, ends->first, BYTES, 0, RW, FIXED) ||
+	if (scif_register(ends->one, ends->first, BYTES, 0, RW, FIXED) ||
 	    scif_register(ends->two, ends->second, BYTES, 0, RW, FIXED))
-		bail("connect to oneself: %s", strerror(errno));
-	scif_close(listener);
+		bail("register: %s", strerror(errno));
 }
 
 static void end(struct ends *ends)

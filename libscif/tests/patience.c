@@ -299,27 +299,6 @@ static bool meets_no_reply(int listener)
 	return ok;
 }
 
-/* A connection of this process with itself. */
-static bool connect_own(int *asks, int *answers)
-{
-	struct scif_port_id port = { .node = own_node }, from;
-	int listener = scif_open();
-	bool ok;
-
-	port.port = scif_bind(listener, 0);
-	*asks = scif_open();
-	fcntl(*asks, F_SETFL, O_NONBLOCK);
-	ok = succeeds(scif_listen(listener, 1), 0, "listen") &&
-	     fails(scif_connect(*asks, &port), EINPROGRESS, "connect") &&
-	     succeeds(scif_accept(listener, &from, answers, SCIF_ACCEPT_SYNC),
-		      0, "accept") &&
-	     shows(*asks, POLLOUT) &&
-	     check(scif_connect(*asks, &port) > 0, "it is not connected");
-	fcntl(*asks, F_SETFL, 0);
-	scif_close(listener);
-	return ok;
-}
-
 struct unregistering {
 	int epd;
 	atomic_bool over;
@@ -343,12 +322,13 @@ static bool meets_deafness(int listener)
 {
 	struct unregistering call = { .over = false };
 	uint8_t *mem = fresh_pages(PAGE);
-	int asks = -1, answers = -1;
+	int asks, answers;
 	pthread_t thread;
 	bool ok;
 
-	if (!let_go() || !connect_own(&asks, &answers))
+	if (!let_go())
 		return false;
+	connect_oneself(&asks, &answers);
 	call.epd = accept_liar(listener);
 	ok = is_told(told[0], 'y') &&
 	     succeeds(scif_register(call.epd, mem, PAGE, 0, RW, SCIF_MAP_FIXED),

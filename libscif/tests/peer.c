@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -335,6 +336,22 @@ int peer_accept(int listener)
 				  .flags = SCIF_ACCEPT_SYNC };
 
 	return peer_do(&call);
+}
+
+void connect_oneself(int *one, int *two)
+{
+	struct scif_port_id port = { .node = own_node }, from;
+	int listener = scif_open();
+
+	*one = scif_open();
+	port.port = scif_bind(listener, 0);
+	scif_listen(listener, 1);
+	fcntl(*one, F_SETFL, O_NONBLOCK);
+	scif_connect(*one, &port);
+	if (scif_accept(listener, &from, two, SCIF_ACCEPT_SYNC) ||
+	    !shows(*one, POLLOUT) || scif_connect(*one, &port) < 0)
+		bail("connect to oneself: %s", strerror(errno));
+	scif_close(listener);
 }
 
 void close_pair(int own, int other)

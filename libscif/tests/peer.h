@@ -106,6 +106,8 @@ int peer_accept(int listener);
  */
 void connect_pair(int *own, int *other);
 void close_pair(int own, int other);
+/* Both ends are this process's: @one has connected, @two was accepted. */
+void connect_oneself(int *one, int *two);
 
 /* Windows and memory of the peer; @place is in its arena. */
 int64_t peer_register(int epd, int64_t place, uint64_t length, int64_t offset,

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # A node that has left the region, and writes there. After lib/machines.sh.
 
-# slot_on NODE: its entry of the node table.
-slot_on() {
-	on_machine "$1" cat /sys/class/net/micnet0/device/fabric/node
-}
-
 # becomes_hostile NODE: nothing of ours runs there; it had the entry $hostile_slot, and
 # was told of $hostile_apertures.
 becomes_hostile() {

@@ -9,6 +9,7 @@ SERVER_ADDRESS=10.80.0.2
 CLIENT_ADDRESS=10.80.0.1
 SERVER_ADDRESS6=fd80::2
 server_side=(./run on 1)
+DEAD_MS=/sys/module/mic_ivshmem/parameters/dead_ms
 
 # meet: until the two nodes see each other.
 meet() {
@@ -34,6 +35,22 @@ counted() {
 # entry NODE FIELD: its offset in the region, in the node table.
 entry() {
 	echo $((4096 + $1 * 2048 + $2))
+}
+
+# slot_on K: node K's entry of the node table.
+slot_on() {
+	on_machine "$1" cat /sys/class/net/micnet0/device/fabric/node
+}
+
+# with_dead_ms MS COMMAND...: this node gives up no other one before that, meanwhile.
+with_dead_ms() {
+	local before status=0
+
+	before=$(<"$DEAD_MS")
+	echo "$1" >"$DEAD_MS"
+	"${@:2}" || status=$?
+	echo "$before" >"$DEAD_MS"
+	return "$status"
 }
 
 # listens K PORT: on node K, something does.

@@ -5,7 +5,6 @@
 
 REGION=tests/fabric/region.py
 FABRIC=/sys/class/net/micnet0/device/fabric
-DEAD_MS=/sys/module/mic_ivshmem/parameters/dead_ms
 PARTS=(header memory interrupt heartbeat clock message verbs)
 
 # What they say.
@@ -55,17 +54,6 @@ passes_on() {
 	return 1
 }
 
-# with_dead_ms COMMAND...: this node gives up no other one for so long.
-with_dead_ms() {
-	local before status=0
-
-	before=$(<"$DEAD_MS")
-	echo 60000 >"$DEAD_MS"
-	"$@" || status=$?
-	echo "$before" >"$DEAD_MS"
-	return "$status"
-}
-
 # scribbled OFFSET COMMAND...: until COMMAND succeeds, while node 1 writes there.
 scribbled() {
 	local offset=$1 scribbler status=0
@@ -113,7 +101,7 @@ heartbeat_fails() {
 	local status=0
 
 	$REGION poke "$(entry "$(<"$FABRIC/node")" 0)" 4 12345
-	with_dead_ms fails "memory=0|-$ENODEV" heartbeat=$EIO clock=$ETIMEDOUT message=-$ENOTCONN \
+	with_dead_ms 60000 fails "memory=0|-$ENODEV" heartbeat=$EIO clock=$ETIMEDOUT message=-$ENOTCONN \
 		verbs=$ENETDOWN || status=1
 	meet && [ "$status" -eq 0 ]
 }
@@ -129,7 +117,7 @@ message_fails() {
 
 	./run on 1 --stop || return
 	start=$SECONDS
-	with_dead_ms fails clock=$ETIMEDOUT message=$ETIMEDOUT || status=1
+	with_dead_ms 60000 fails clock=$ETIMEDOUT message=$ETIMEDOUT || status=1
 	took=$((SECONDS - start))
 	./run on 1 --cont || return
 	[ "$took" -le $((10 * SLOW)) ] || {
