@@ -13,7 +13,8 @@
 #   # about: what it tests
 #   # set: default, or full
 #   # timeout: SECONDS, multiplied by 4 on the debug kernel
-#   # vm: options for ./run vm, or "none" for a test that runs on the host
+#   # vm: options for ./run vm, or "none" for a test that runs on the host,
+#     or "alone" for one that runs there with nothing beside it
 #   # packages: Debian packages that it needs; @default: and what the tests of the
 #     default set need
 #   # vm-packages: those that the VM has and the host has not, as they have services
@@ -186,53 +187,54 @@ group_kernel() {
 	echo "$result"
 }
 
-# run_vm_tests OPTIONS NAME...: until all have run, in one VM if it lives.
+# run_vm_tests OPTIONS NAME...: until all have run, in one VM if it lives. Of tests
+# that two share, those that the other has not begun.
 run_vm_tests() {
-	local options=$1 todo kernel_name
+	local options=$1 queue=$shared kernel_name
 
 	shift
-	todo=("$@")
+	if [ -z "$shared" ] || [ -n "$options" ]; then
+		queue=$(make_queue "$@")
+		own_queue=$queue
+	fi
 	read -r -a options <<<"$options ${kernel:+--kernel $kernel}"
 	kernel_name=$(group_kernel "${options[@]}")
 	tap_kernel=$kernel_name
 	[[ " ${options[*]} " == *" --no-modules "* ]] ||
 		"$TREE/buildlib/build.sh" --kernel "$kernel_name"
-	while [ ${#todo[@]} -gt 0 ]; do
+	while queue_has_some; do
 		run_one_vm
 	done
+	rmdir "$queue" 2>/dev/null || true
 }
 
-# One VM: runs what is in todo, and leaves there what it did not get to.
+# One VM: runs tests of the queue until that is empty or the VM is of no use.
 run_one_vm() {
 	local word name status seconds current='' limit=300 fd vm_status=0
-	local ran=0 plan log verdict
+	local ran=() log verdict
 
 	# A folder of its own: another ./run test may run beside this one.
 	work=$(mktemp -d "$LOGS/work-XXXXXX")
-	plan=$work/plan
 	log=$work/vm.log
 	verdict=$work/verdict
-
-	for name in "${todo[@]}"; do
+	for name in $(queue_names); do
 		limit=$((limit + limit_of[$name] + 30))
-		echo "$name ${limit_of[$name]} ${file_of[$name]}"
-	done >"$plan"
+	done
 	[ "$kernel_name" != debug ] || limit=$((limit * 4))
 	exec {fd}< <(exec "$TREE/buildlib/vm.sh" --no-build "${options[@]}" \
 		--timeout "$limit" --out "$work" --verdict "$verdict" -- \
-		"$TREE/buildlib/guest/runner.sh" "$plan" 2>"$log")
+		"$TREE/buildlib/guest/runner.sh" 2>"$log")
 	vm_pid=$!
 	while read -r -u "$fd" word name status seconds; do
 		case $word in
-		@begin)
-			current=$name
+		@ready)
+			give_test "$name"
 			;;
 		@end)
 			keep_logs "$name"
 			judge_test "$name" "$status" "$seconds" "$LOGS/$name.log"
-			todo=("${todo[@]:1}")
+			ran+=("$name")
 			current=''
-			ran=1
 			;;
 		*) echo "$word $name $status $seconds" ;;
 		esac
@@ -243,6 +245,17 @@ run_one_vm() {
 	judge_vm
 }
 
+# give_test N: the VM's Nth is the queue's next, or nothing: it is done.
+give_test() {
+	local line=''
+
+	if take_test; then
+		line="$current ${limit_of[$current]} ${file_of[$current]}"
+	fi
+	echo "$line" >"$work/next"
+	mv "$work/next" "$work/next-$1"
+}
+
 # After a VM's end: was it as it should be?
 judge_vm() {
 	local faults
@@ -251,17 +264,17 @@ judge_vm() {
 	if [[ " $faults " == *" emulator "* ]] && [ $repeats -lt 3 ]; then
 		repeats=$((repeats + 1))
 		echo "     the emulator failed in ${current:-the VM}; again"
+		[ -z "$current" ] || return_test
 		current='' faults=''
 	elif [ -n "$current" ]; then
 		keep_logs "$current"
 		judge_test "$current" died - "$LOGS/$current.log"
-		todo=("${todo[@]:1}")
 		faults+=" died"
-	elif [ "$ran" -eq 0 ]; then
-		for name in "${todo[@]}"; do
-			judge_rig "$name" "not run: the VM did not come up"
+	elif [ ${#ran[@]} -eq 0 ]; then
+		while take_test; do
+			judge_rig "$current" "not run: the VM did not come up"
 		done
-		todo=()
+		current=''
 	fi
 	# A report in a test's time is that test's failure already.
 	if [ "$faults" = reports ] && has_kmsg; then
@@ -288,9 +301,9 @@ keep_logs() {
 has_kmsg() {
 	local name
 
-	while read -r name _; do
+	for name in "${ran[@]}"; do
 		[ ! -e "$LOGS/$name.kmsg" ] || return 0
-	done <"$plan"
+	done
 	return 1
 }
 
@@ -299,68 +312,58 @@ end_test() {
 	[ -z "$vm_pid" ] || kill "$vm_pid" 2>/dev/null || true
 	[ -z "$host_pid" ] || kill "$host_pid" 2>/dev/null || true
 	kill_lane
+	[ -n "${MIC_TEST_QUEUE:-}" ] || [ -z "$shared" ] || rm -rf "$shared"
+	[ -z "$own_queue" ] || rm -rf "$own_queue"
 	[ -z "$work" ] || rm -rf "$work"
 }
 
-# Groups of tests with the same options, each in the order of the tests.
+# Groups of tests with the same options, each in the order of the tests. Some of
+# them run beside those of one machine: see lane.sh.
 run_groups() {
-	local group name groups=() members
+	local group name groups=() members=() beside=()
 	declare -A seen
 
 	for name in "${names[@]}"; do
-		rm -f "$LOGS/$name".{log,kmsg}
+		[ -n "$shared" ] || rm -f "$LOGS/$name".{log,kmsg}
+		[ -n "${vm_of[$name]}" ] || members+=("$name")
 		[[ -n ${seen[${vm_of[$name]}.]:-} ]] || groups+=("${vm_of[$name]}")
 		seen[${vm_of[$name]}.]=1
 	done
-	for group in "${groups[@]}"; do
-		members=()
+	if [ -z "$shared" ] && wants_lane "${members[@]}"; then
+		"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
 		for name in "${names[@]}"; do
-			[ "${vm_of[$name]}" != "$group" ] || members+=("$name")
+			! goes_beside "${vm_of[$name]}" || beside+=("$name")
 		done
-		case $group in
-		none)
-			"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
-			for name in "${members[@]}"; do
-				run_host_test "$name"
-			done
-			;;
-		'') run_plain "${members[@]}" ;;
-		*)
-			end_lane
-			run_vm_tests "$group" "${members[@]}"
-			;;
-		esac
-	done
-	end_lane
-}
-
-# has_memory: for two machines of 4 GB, what QEMU has itself, and what the host does.
-has_memory() {
-	awk '$1 == "MemAvailable:" { exit $2 < 10 * 1024 * 1024 }' /proc/meminfo
-}
-
-# run_plain NAME...: tests of one machine without options; if they are many, every
-# second one runs beside the others, unless these are such ones.
-run_plain() {
-	local i own=() beside=()
-
-	if [ $# -lt "$LANE_TESTS" ] || [ -n "${MIC_VM_SLOTS:-}" ] ||
-		! has_memory; then
-		run_vm_tests '' "$@"
-		return
+		begin_lane ${#members[@]} "${members[@]}" "${beside[@]}"
+		run_vm_tests '' "${members[@]}"
+		end_lane
+		seen['.']=''
 	fi
-	for ((i = 1; i <= $#; i++)); do
-		if ((i % 2)); then
-			own+=("${!i}")
-		else
-			beside+=("${!i}")
-		fi
+	for group in "${groups[@]}"; do
+		[ -n "${seen[$group.]}" ] || continue
+		[ ${#beside[@]} -eq 0 ] || ! goes_beside "$group" || continue
+		[ -z "$shared" ] || [ -n "$group" ] || continue
+		run_group "$group"
 	done
-	"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
-	export MIC_VM_SLOTS=2
-	begin_lane "${beside[@]}"
-	run_vm_tests '' "${own[@]}"
-	unset MIC_VM_SLOTS
+	[ -z "$shared" ] || run_group ''
+}
+
+# run_group OPTIONS: the tests that have them.
+run_group() {
+	local name members=()
+
+	for name in "${names[@]}"; do
+		[ "${vm_of[$name]}" != "$1" ] || members+=("$name")
+	done
+	case $1 in
+	none | alone)
+		"$TREE/buildlib/build.sh" --kernel "${kernel:-6.1}"
+		for name in "${members[@]}"; do
+			run_host_test "$name"
+		done
+		;;
+	*) run_vm_tests "$1" "${members[@]}" ;;
+	esac
 }
 
 summary() {
@@ -369,7 +372,7 @@ summary() {
 	exit 0
 }
 
-vm_pid='' host_pid='' work='' repeats=0
+vm_pid='' host_pid='' work='' repeats=0 own_queue='' shared=${MIC_TEST_QUEUE:-}
 trap 'end_test' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

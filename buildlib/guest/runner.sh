@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# In the VM: run the tests of a list one after the other. The list has a
-# line "NAME TIMEOUT FILE" for each. To the host go the lines
-#   @begin NAME
+# In the VM: run tests one after the other. To the host go the lines
+#   @ready N
 #   @end NAME STATUS SECONDS
-# and in $MIC_OUT stay NAME.log, and NAME.kmsg if the kernel reported
-# something during the test. Between tests the devices are restored. When
-# that fails, or a process of a test can't be killed, this ends with status
+# and after the first, the host puts a line "NAME TIMEOUT FILE" into $MIC_OUT/next-N,
+# or an empty one: that was all. In $MIC_OUT stay NAME.log, and NAME.kmsg if the
+# kernel reported something during the test. Between tests the devices are restored.
+# When that fails, or a process of a test can't be killed, this ends with status
 # 3 and the host goes on in a new VM.
 
 # shellcheck source=buildlib/guest.sh
@@ -39,13 +39,25 @@ scan_since() {
 	cp /run/mic-kmsg "$MIC_OUT/$name.kmsg"
 }
 
+# next_test N: asks for it; into name, limit and file.
+next_test() {
+	local next=$MIC_OUT/next-$1
+
+	echo "@ready $1"
+	while [ ! -e "$next" ]; do
+		sleep 0.1
+	done
+	read -r name limit file <"$next"
+	[ -n "$name" ]
+}
+
 main() {
-	local state name limit file start status stuck
+	local state name limit file start status stuck count=1
 
 	mkdir -p "$(dirname "$group")"
 	state=$(devices_state)
-	while read -r -u 4 name limit file; do
-		echo "@begin $name"
+	while next_test "$count"; do
+		count=$((count + 1))
 		echo "mic-test: begin $name" >/dev/kmsg
 		start=$SECONDS
 		stuck=''
@@ -59,7 +71,7 @@ main() {
 		[ -z "$stuck" ] || status=stuck
 		echo "@end $name $status $((SECONDS - start))"
 		[ -z "$stuck" ] || exit 3
-	done 4<"$1"
+	done
 }
 
-main "$1"
+main
