@@ -68,14 +68,15 @@ ask_for_root() {
 missing_packages() {
 	local package
 
-	for package; do
+	[ $# -gt 0 ] || return 0
+	while read -r package; do
 		# Spaces around it: there is a "not-installed", too.
 		case " $(dpkg-query -W -f '${db:Status-Status} ' "$package" \
 			2>/dev/null)" in
 		*\ installed\ *) ;;
 		*) echo "$package" ;;
 		esac
-	done
+	done < <(printf '%s\n' "$@" | sort -u)
 }
 
 # Seconds that apt waits for another one, of automatic upgrades for example.

@@ -5,8 +5,7 @@
  * searched. They are counted by the clock
  * (./run vm --icount), from the post to the completion; which of them miss a cache is
  * for the bench to show.
- *
- * usage: flat WHO: who executes the requests, for the names of the cases
+ * The kernel executes them, or this process does, among the same keys and groups.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,21 +32,25 @@ enum {
 enum { LIMIT = 120 };
 
 struct place {
+	const struct setup *setup;
 	struct endpoint *from;
 	uint32_t rkey;
 };
 
-static struct setup setup;
+/* Who executes the requests of a setup. */
+enum { EXECUTORS = 2 };
+static const char *const executors[EXECUTORS] = { "kernel", "process" };
+static struct setup setups[EXECUTORS];
 
 static bool write_at(const struct place *place, uint64_t *ns)
 {
-	struct ibv_sge sge = region_sge(&setup.a_mem, 0, 8);
+	struct ibv_sge sge = region_sge(&place->setup->a_mem, 0, 8);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1), *bad;
 	struct ibv_wc wc;
 	uint64_t start;
 	int n, err;
 
-	send_wr_aim(&wr, setup.b_mem.rdma_addr, place->rkey);
+	send_wr_aim(&wr, place->setup->b_mem.rdma_addr, place->rkey);
 	start = now_ns();
 	err = ibv_post_send(place->from->qp, &wr, &bad);
 	do
@@ -99,7 +102,7 @@ static bool is_flat(const struct place *many, unsigned int n)
 	return is_limited(one, all);
 }
 
-static bool among_queue_pairs(void)
+static bool among_queue_pairs(struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 	struct endpoint *a = calloc(QPS, sizeof(*a));
@@ -111,18 +114,19 @@ static bool among_queue_pairs(void)
 	if (!a || !b || !places)
 		bail("no memory");
 	options.depth = DEPTH;
-	options.send_cq = ibv_create_cq(setup.a_dev.ctx, QPS * DEPTH, NULL,
+	options.send_cq = ibv_create_cq(setup->a_dev.ctx, QPS * DEPTH, NULL,
 					NULL, 0);
 	tap_must(options.send_cq, "ibv_create_cq");
 	for (i = 0; i < QPS; i++) {
 		struct endpoint_options other = options;
 
 		other.send_cq = NULL;
-		endpoint_create(&a[i], &setup.a_dev, &options);
-		endpoint_create(&b[i], &setup.b_dev, &other);
+		endpoint_create(&a[i], &setup->a_dev, &options);
+		endpoint_create(&b[i], &setup->b_dev, &other);
 		pair_connect(&a[i], &b[i]);
+		places[i].setup = setup;
 		places[i].from = &a[i];
-		places[i].rkey = setup.b_mem.mr->rkey;
+		places[i].rkey = setup->b_mem.mr->rkey;
 	}
 	ok = is_flat(places, QPS);
 	for (i = 0; i < QPS; i++)
@@ -134,32 +138,52 @@ static bool among_queue_pairs(void)
 	return ok;
 }
 
-static bool among_keys(void)
+/* Every second one is in the protection domain of each setup. */
+static struct ibv_mr **register_keys(void)
+{
+	struct ibv_mr **mrs = calloc(KEYS, sizeof(struct ibv_mr *));
+	unsigned int i;
+
+	if (!mrs)
+		bail("no memory");
+	for (i = 0; i < KEYS; i++) {
+		const struct setup *setup = &setups[i % EXECUTORS];
+
+		mrs[i] = ibv_reg_mr(setup->b_dev.pd, setup->b_mem.addr,
+				    REGION_BYTES, ACCESS_ALL);
+		tap_must(mrs[i], "ibv_reg_mr: %s", strerror(errno));
+	}
+	return mrs;
+}
+
+static void deregister_keys(struct ibv_mr **mrs)
+{
+	unsigned int i;
+
+	for (i = 0; i < KEYS; i++)
+		tap_must(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr");
+	free(mrs);
+}
+
+static bool among_keys(unsigned int who, struct ibv_mr **mrs)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
-	struct ibv_mr **mrs = calloc(KEYS, sizeof(struct ibv_mr *));
+	struct setup *setup = &setups[who];
 	struct place places[USED];
 	struct endpoint a, b;
 	unsigned int i;
 	bool ok;
 
-	if (!mrs)
-		bail("no memory");
-	for (i = 0; i < KEYS; i++) {
-		mrs[i] = ibv_reg_mr(setup.b_dev.pd, setup.b_mem.addr,
-				    REGION_BYTES, ACCESS_ALL);
-		tap_must(mrs[i], "ibv_reg_mr: %s", strerror(errno));
-	}
-	pair_create(&a, &setup.a_dev, &b, &setup.b_dev, &options);
+	pair_create(&a, &setup->a_dev, &b, &setup->b_dev, &options);
 	for (i = 0; i < USED; i++) {
+		unsigned int key = i * (KEYS / USED) / EXECUTORS * EXECUTORS;
+
+		places[i].setup = setup;
 		places[i].from = &a;
-		places[i].rkey = mrs[i * (KEYS / USED)]->rkey;
+		places[i].rkey = mrs[key + who]->rkey;
 	}
 	ok = is_flat(places, USED);
 	pair_destroy(&a, &b);
-	for (i = 0; i < KEYS; i++)
-		tap_must(!ibv_dereg_mr(mrs[i]), "ibv_dereg_mr");
-	free(mrs);
 	return ok;
 }
 
@@ -171,14 +195,15 @@ static union ibv_gid group(unsigned int number)
 }
 
 struct datagrams {
+	struct setup *setup;
 	struct endpoint from, to;
 	struct ibv_ah *ah;
 };
 
 static bool send_one(struct datagrams *d, uint64_t *ns)
 {
-	struct ibv_sge data = region_sge(&setup.a_mem, 0, 8);
-	struct ibv_sge slot = region_sge(&setup.b_mem, 0, SLOT_BYTES);
+	struct ibv_sge data = region_sge(&d->setup->a_mem, 0, 8);
+	struct ibv_sge slot = region_sge(&d->setup->b_mem, 0, SLOT_BYTES);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, &data, 1), *bad;
 	struct ibv_wc wc;
 	uint64_t start;
@@ -222,48 +247,87 @@ static void join_others(struct endpoint *joiners, bool join)
 		}
 }
 
-static bool among_groups(void)
+static void datagrams_open(struct datagrams *d, struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
-	struct endpoint joiners[JOINERS];
 	union ibv_gid gid = group(0);
-	struct datagrams d;
-	uint64_t one, all;
+
+	d->setup = setup;
+	endpoint_create(&d->from, &setup->a_dev, &options);
+	endpoint_connect(&d->from, NULL);
+	endpoint_create(&d->to, &setup->b_dev, &options);
+	endpoint_connect(&d->to, NULL);
+	d->ah = address_handle(&setup->a_dev, &gid);
+}
+
+static void datagrams_close(struct datagrams *d)
+{
+	tap_must(!ibv_destroy_ah(d->ah), "ibv_destroy_ah");
+	endpoint_destroy(&d->to);
+	endpoint_destroy(&d->from);
+}
+
+/* To a group whose only member is its own. */
+static uint64_t cost_in_group(struct datagrams *d)
+{
+	union ibv_gid gid = group(0);
+	uint64_t cost;
+
+	tap_must(!ibv_attach_mcast(d->to.qp, &gid, 0), "ibv_attach_mcast");
+	cost = cost_of_one(d);
+	tap_must(!ibv_detach_mcast(d->to.qp, &gid, 0), "ibv_detach_mcast");
+	return cost;
+}
+
+static void among_groups(void)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UD);
+	struct datagrams datagrams[EXECUTORS];
+	struct endpoint joiners[JOINERS];
+	uint64_t one[EXECUTORS], all[EXECUTORS];
 	unsigned int i;
 
-	endpoint_create(&d.from, &setup.a_dev, &options);
-	endpoint_connect(&d.from, NULL);
-	endpoint_create(&d.to, &setup.b_dev, &options);
-	endpoint_connect(&d.to, NULL);
 	for (i = 0; i < JOINERS; i++)
-		endpoint_create(&joiners[i], &setup.b_dev, &options);
-	d.ah = address_handle(&setup.a_dev, &gid);
-	tap_must(!ibv_attach_mcast(d.to.qp, &gid, 0), "ibv_attach_mcast");
-	one = cost_of_one(&d);
+		endpoint_create(&joiners[i], &setups[0].b_dev, &options);
+	for (i = 0; i < EXECUTORS; i++) {
+		datagrams_open(&datagrams[i], &setups[i]);
+		one[i] = cost_in_group(&datagrams[i]);
+	}
 	join_others(joiners, true);
-	all = cost_of_one(&d);
+	for (i = 0; i < EXECUTORS; i++)
+		all[i] = cost_in_group(&datagrams[i]);
 	join_others(joiners, false);
-	tap_must(!ibv_detach_mcast(d.to.qp, &gid, 0), "ibv_detach_mcast");
-	tap_must(!ibv_destroy_ah(d.ah), "ibv_destroy_ah");
+	for (i = 0; i < EXECUTORS; i++) {
+		datagrams_close(&datagrams[i]);
+		tap_ok(is_limited(one[i], all[i]),
+		       "%s: a datagram, with %d other memberships",
+		       executors[i], JOINERS * GROUPS);
+	}
 	for (i = 0; i < JOINERS; i++)
 		endpoint_destroy(&joiners[i]);
-	endpoint_destroy(&d.to);
-	endpoint_destroy(&d.from);
-	return is_limited(one, all);
 }
 
 int main(int argc, char **argv)
 {
-	const char *who = argc > 1 ? argv[1] : "?";
+	struct ibv_mr **mrs;
+	unsigned int i;
 
-	if (!tap_ok(clock_counts(), "%s: the clock counts instructions", who))
+	if (!tap_ok(clock_counts(), "the clock counts instructions"))
 		return tap_end();
-	setup_open(&setup, &argc, argv, REGION_BYTES);
-	tap_ok(among_queue_pairs(), "%s: a WRITE among %d queue pairs", who,
-	       QPS);
-	tap_ok(among_keys(), "%s: a WRITE among %d keys", who, KEYS);
-	tap_ok(among_groups(), "%s: a datagram, with %d other memberships", who,
-	       JOINERS * GROUPS);
-	setup_close(&setup);
+	setenv("MIC_DIRECT", "0", 1);
+	setup_open(&setups[0], &argc, argv, REGION_BYTES);
+	unsetenv("MIC_DIRECT");
+	setup_open(&setups[1], &argc, argv, REGION_BYTES);
+	for (i = 0; i < EXECUTORS; i++)
+		tap_ok(among_queue_pairs(&setups[i]),
+		       "%s: a WRITE among %d queue pairs", executors[i], QPS);
+	mrs = register_keys();
+	for (i = 0; i < EXECUTORS; i++)
+		tap_ok(among_keys(i, mrs), "%s: a WRITE among %d keys",
+		       executors[i], KEYS);
+	deregister_keys(mrs);
+	among_groups();
+	for (i = 0; i < EXECUTORS; i++)
+		setup_close(&setups[i]);
 	return tap_end();
 }

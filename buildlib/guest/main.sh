@@ -13,7 +13,7 @@ run_dir=$1
 job_group=/sys/fs/cgroup/job
 # shellcheck source=/dev/null
 . "$run_dir/config"
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 USER=root
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C USER=root
 export MIC_TREE=$TREE MIC_OUT=$OUT_DIR MIC_KERNEL=$KERNEL
 export MIC_MODULES=$MODULES MIC_SLOW=$SLOW MIC_NODE=$NODE MIC_NODES=$NODES
 export MIC_APERTURES=$APERTURES

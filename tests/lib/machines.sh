@@ -68,6 +68,13 @@ serves() {
 	wait_until 30 listens 1 "$port"
 }
 
+# serves_proxy PORT: proxy_server does. What is at an address here is free there: an
+# emulated machine places the memory of all processes alike.
+serves_proxy() {
+	./run on 1 sysctl -q -w kernel.randomize_va_space=2 &&
+		serves "$1" "$BIN/proxy_server" "$1"
+}
+
 # on_machine K COMMAND...: on node K, which may be this one.
 on_machine() {
 	local node=$1
