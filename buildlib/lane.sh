@@ -33,12 +33,12 @@ longest_first() {
 }
 
 queue_has_some() {
-	[ -n "$(ls "$queue" 2>/dev/null)" ]
+	[ -n "$(queue_names)" ]
 }
 
 # queue_names: of what is in it, a line for each.
 queue_names() {
-	ls "$queue" 2>/dev/null | cut -d - -f 2-
+	find "$queue" -type f -printf '%f\n' 2>/dev/null | sort | cut -d - -f 2-
 }
 
 # take_test: the queue's next into $current, as no other does, or fails: it is empty.

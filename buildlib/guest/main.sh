@@ -89,6 +89,14 @@ agent() {
 		>"$run_dir/agent" 2>&1
 }
 
+# The command may use it at once.
+start_agent() {
+	agent &
+	until [ -S /run/mic-rig ] || ! kill -0 "$!" 2>/dev/null; do
+		sleep 0.1
+	done
+}
+
 # What this node is for.
 run_node() {
 	mkdir -p "$job_group"
@@ -96,7 +104,7 @@ run_node() {
 		cd "$TREE" && agent --until-quit
 		return
 	fi
-	[ "$NODES" -eq 1 ] || agent &
+	[ "$NODES" -eq 1 ] || start_agent
 	run_command
 }
 

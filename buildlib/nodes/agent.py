@@ -95,8 +95,10 @@ class Agent:
         self.ended_groups = []
         self.wait_on(self.port, self.port_says)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(SOCKET)
+        # Who sees it can connect.
+        self.listener.bind(SOCKET + ".new")
         self.listener.listen(64)
+        os.rename(SOCKET + ".new", SOCKET)
         self.wait_on(self.listener, self.caller_connects)
         self.quit = False
 
