@@ -38,9 +38,13 @@ static bool mic_pin_release(struct mic_pin *pin)
 {
 	u32 i, left = 0;
 
-	for (i = 0; pin->write && i < pin->npages; i++)
-		if (!mic_page_mark(pin->page[i]))
-			swap(pin->page[left++], pin->page[i]);
+	for (i = 0; pin->write && i < pin->npages; i++) {
+		if (mic_page_mark(pin->page[i]))
+			continue;
+		/* swap() takes its arguments twice */
+		swap(pin->page[left], pin->page[i]);
+		left++;
+	}
 	unpin_user_pages(pin->page + left, pin->npages - left);
 	pin->npages = left;
 	return !left;
