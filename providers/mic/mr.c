@@ -152,13 +152,14 @@ void mic_unimport_mr(struct ibv_mr *mr)
 
 /*
  * Has the kernel refused the change at once, so that the region is what it was? It says
- * that an argument is invalid also of memory that it can't have, and then the region is
- * of nothing (IBA 11.2.8.5).
+ * that an argument is invalid, or not supported, also of memory that it can't have, and
+ * then the region is of nothing (IBA 11.2.8.5).
  */
 static bool left_alone(int err, int flags)
 {
-	return err == EBUSY || err == EOPNOTSUPP ||
-	       (err == EINVAL && !(flags & IBV_REREG_MR_CHANGE_TRANSLATION));
+	return err == EBUSY ||
+	       ((err == EINVAL || err == EOPNOTSUPP) &&
+		!(flags & IBV_REREG_MR_CHANGE_TRANSLATION));
 }
 
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
