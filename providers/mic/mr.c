@@ -157,9 +157,8 @@ void mic_unimport_mr(struct ibv_mr *mr)
  */
 static bool left_alone(int err, int flags)
 {
-	return err == EBUSY ||
-	       ((err == EINVAL || err == EOPNOTSUPP) &&
-		!(flags & IBV_REREG_MR_CHANGE_TRANSLATION));
+	return err == EBUSY || ((err == EINVAL || err == EOPNOTSUPP) &&
+				!(flags & IBV_REREG_MR_CHANGE_TRANSLATION));
 }
 
 int mic_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr,
