@@ -132,10 +132,10 @@ static ALWAYS_INLINE bool copy(struct mic_qp *qp, const struct ibv_send_wr *wr,
 			    read ? IBV_ACCESS_REMOTE_READ :
 				   IBV_ACCESS_REMOTE_WRITE);
 	/*
-	 * What is read of a window that was revoked must not get anywhere, and much is
-	 * not written to nobody before the kernel writes it.
+	 * What is read of a window that was revoked must not get anywhere, and nothing is
+	 * written to one: who knows of an error is told that his requests are flushed.
 	 */
-	if (!remote || ((read || !small) && mic_window_state(window)))
+	if (!remote || mic_window_state(window))
 		return false;
 	local = get_local(qp, wr->sg_list, flags, read);
 	if (!local ||
