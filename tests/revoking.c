@@ -460,6 +460,7 @@ int main(int argc, char **argv)
 	       "many windows of a queue pair end at once");
 	tap_ok(many_at_once(by_dereg), "many windows of a region end at once");
 	tap_ok(guesses(), "after some wrong keys there are no more windows");
+	tap_ok(guesses_refused(), "wrong keys count whatever else is wrong");
 	tap_ok(guesses_unconnected(), "without a connection no key is known");
 	tap_ok(invalidation_waits(),
 	       "while an invalidation waits windows end, and there are new ones");

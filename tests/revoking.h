@@ -26,6 +26,7 @@ void new_pair(struct endpoint *a, struct endpoint *b);
 
 /* revoking_keys.c */
 bool guesses(void);
+bool guesses_refused(void);
 bool guesses_unconnected(void);
 bool invalidation_waits(void);
 bool changes_peer(void);

@@ -78,6 +78,31 @@ bool guesses(void)
 	return ok;
 }
 
+/* Requests that can't be granted whatever the key. */
+bool guesses_refused(void)
+{
+	struct mic_window_import req;
+	struct endpoint a, b;
+	struct region region;
+	bool ok = true;
+	uint32_t i;
+
+	new_pair(&a, &b);
+	new_region(&region, setup.b_dev.pd);
+	for (i = 1; i <= GUESSES && ok; i++) {
+		req = (struct mic_window_import){
+			.qpn = a.qp->qp_num,
+			.rkey = region.mr->rkey ^ i,
+			.access = 1U << 20,
+		};
+		ok = check(import_window(&req), "a window");
+	}
+	ok = ok && answers(&a, &region, region.mr->rkey, EACCES);
+	region_destroy(&region);
+	pair_destroy(&a, &b);
+	return ok;
+}
+
 /* Who is not connected does not hear whether a key exists. */
 bool guesses_unconnected(void)
 {

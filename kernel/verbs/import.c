@@ -424,31 +424,49 @@ static void mic_import_put_peer(struct mic_import_target *t)
 	mic_node_put(t->node);
 }
 
-/* The key as the peer's responder would look at it; nobody else learns whose it is. */
+/* The process whose memory is behind a key that the caller holds, or NULL. */
+static struct pid *mic_import_key_owner(const struct mic_mkey *mkey,
+					struct mm_struct **mm)
+{
+	const struct mic_mr *mr = mic_mkey_region(mkey);
+
+	if (!mr || !mr->umem)
+		return NULL;
+	*mm = mr->umem->owning_mm;
+	mmgrab(*mm);
+	return get_pid(mr->owner);
+}
+
+/*
+ * The key as the peer's responder would look at it; nobody else learns whose it is. A
+ * wrong one counts here: what is wrong with the request beside it must not make the
+ * guess free, as who asks can see whether this goes on to ask about somebody.
+ */
 static struct pid *mic_import_owner_locked(struct mic_import_target *t, u32 rkey,
 					   struct mm_struct **mm)
 {
+	struct mic_qp *peer = t->peer;
 	struct pid *pid = NULL;
-	const struct mic_mr *mr;
 	struct mic_seg seg;
+	int err = -EACCES;
 
-	if (!mic_import_connected(t) || t->peer->guesses == MIC_WINDOW_GUESSES)
+	if (!mic_import_connected(t) || peer->guesses == MIC_WINDOW_GUESSES)
 		return NULL;
-	t->mkey = mic_mkey_get_remote(t->peer->dev, rkey);
-	if (!t->mkey)
-		return NULL;
-	/* that the key is valid, then the region */
-	if (!mic_mkey_seg(t->mkey, rkey, t->peer->ibqp->pd, 0, t->mkey->iova, 0,
-			  &seg)) {
-		mr = mic_mkey_region(t->mkey);
-		if (mr && mr->umem) {
-			pid = get_pid(mr->owner);
-			*mm = mr->umem->owning_mm;
-			mmgrab(*mm);
-		}
+	t->mkey = mic_mkey_get_remote(peer->dev, rkey);
+	if (t->mkey) {
+		/* that the key is valid, then the region */
+		err = mic_mkey_seg(t->mkey, rkey, peer->ibqp->pd, 0,
+				   t->mkey->iova, 0, &seg);
+		if (!err && t->mkey->qp && t->mkey->qp != peer->qpn)
+			err = -EACCES;
+		if (!err)
+			pid = mic_import_key_owner(t->mkey, mm);
+		mic_mkey_put_remote(t->mkey);
 	}
-	mic_mkey_put_remote(t->mkey);
-	return pid;
+	if (!err)
+		return pid;
+	peer->guesses++;
+	return ERR_PTR(-EACCES);
 }
 
 /**
@@ -457,8 +475,8 @@ static struct pid *mic_import_owner_locked(struct mic_import_target *t, u32 rkey
  * @rkey: key of its peer
  * @mm: out: the memory; a reference to the structure
  *
- * Return: the process with a reference, or NULL, also if the peer is not connected or
- * has no such key.
+ * Return: the process with a reference; NULL, also if the peer is not connected; or an
+ * ERR_PTR with -EACCES: the peer has no such key, which was counted.
  */
 struct pid *mic_import_owner(struct mic_qp *qp, u32 rkey, struct mm_struct **mm)
 {

@@ -351,9 +351,9 @@ void mic_window_free(struct mic_windows *ws, struct mic_import *imp)
 }
 
 /*
- * The memory behind a key, if this process could access it anyway. While that
- * is found out nothing is held that others wait for, so another may be behind
- * the key afterwards, which is then not trusted.
+ * The memory behind a key, if this process could access it anyway, else NULL, or an
+ * ERR_PTR: a wrong key. While that is found out nothing is held that others wait for, so
+ * another may be behind the key afterwards, which is then not trusted.
  */
 static struct mm_struct *mic_windows_trusted(struct mic_windows *ws, u32 qpn,
 					     u32 rkey)
@@ -368,8 +368,8 @@ static struct mm_struct *mic_windows_trusted(struct mic_windows *ws, u32 qpn,
 		return NULL;
 	pid = mic_import_owner(qp, rkey, &mm);
 	mic_qp_put(qp);
-	if (!pid)
-		return NULL;
+	if (IS_ERR_OR_NULL(pid))
+		return ERR_CAST(pid);
 	may = mic_may_attach(pid, mm);
 	put_pid(pid);
 	if (may)
@@ -382,9 +382,12 @@ static struct mic_import *mic_windows_grant(struct mic_windows *ws,
 					    struct mic_window_import *req)
 {
 	struct mm_struct *mm = mic_windows_trusted(ws, req->qpn, req->rkey);
-	struct mic_qp *qp = mic_doorbell_qp(ws->db, req->qpn);
 	struct mic_import *imp;
+	struct mic_qp *qp;
 
+	if (IS_ERR(mm))
+		return ERR_CAST(mm);
+	qp = mic_doorbell_qp(ws->db, req->qpn);
 	if (IS_ERR(qp)) {
 		imp = ERR_CAST(qp);
 	} else {
