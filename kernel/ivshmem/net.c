@@ -227,6 +227,16 @@ static struct sk_buff *mic_net_alloc(u32 len)
 }
 
 /*
+ * Where a checksum begins is counted from the Ethernet header, and later from behind it:
+ * what virtio_net_hdr_to_skb() does not ask, as its host can be trusted.
+ */
+static bool mic_net_may_sum(const struct virtio_net_hdr *vnet)
+{
+	return !(vnet->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) ||
+	       __virtio16_to_cpu(true, vnet->csum_start) >= ETH_HLEN;
+}
+
+/*
  * The frame is ours: what its header says about offloads is checked here. Who takes
  * the interface down, or to another namespace, waits for RCU afterwards, so that is
  * looked at under it.
@@ -236,7 +246,7 @@ static void mic_net_deliver(struct net_device *ndev, struct sk_buff *skb,
 {
 	u32 len = skb->len;
 
-	if (virtio_net_hdr_to_skb(skb, vnet, true)) {
+	if (!mic_net_may_sum(vnet) || virtio_net_hdr_to_skb(skb, vnet, true)) {
 		DEV_STATS_INC(ndev, rx_frame_errors);
 		DEV_STATS_INC(ndev, rx_errors);
 		kfree_skb(skb);

@@ -5,6 +5,8 @@
   forge.py NODE SLOT lies LIE...               one after the other
   forge.py NODE SLOT fuzz SECONDS SEED SHARE   requests, answers, frames: nearly right,
                                                but this share makes no sense
+  forge.py NODE SLOT sums START...             a frame to 10.90.0.2 for each, whose checksum
+                                               is to be completed from there on
 
 NODE is this one's number; its driver has left SLOT. A LIE is "NAME=VALUE ...", fields of a
 request that are not as they should be, by their names in Documentation/fabric.md: the
@@ -433,6 +435,24 @@ def frame(rng, mac):
     return (head + vnet).ljust(64, b"\0") + data
 
 
+def sums(peer, starts):
+    """Longer than its way onward may have it, so that somebody completes the checksum."""
+    entry = peer.region.table + peer.victim * NODE
+    mac = peer.region.mem[entry + 16:entry + 22]
+    size = 8000
+    for start in starts:
+        ip = struct.pack(">BBHHHBBH4B4B", 0x45, 0, 20 + size, 1, 0, 64, 17, 0,
+                         10, 80, 0, 2, 10, 90, 0, 2)
+        total = sum(struct.unpack(">10H", ip))
+        total = (total & 0xffff) + (total >> 16)
+        ip = ip[:10] + struct.pack(">H", total ^ 0xffff) + ip[12:]
+        data = mac + Impostor.MAC + b"\x08\x00" + ip + bytes(size)
+        head = RECORD.pack(64 + -(-len(data) // 64) * 64, TYPE_FRAME, 0, 0, 0, len(data))
+        vnet = struct.pack("<BBHHHH", 1, 0, 0, 0, start, 0)
+        peer.live()
+        peer.send(FRAME, (head + vnet).ljust(64, b"\0") + data)
+
+
 def number(rng):
     return rng.choice((0, 1, 8, 64, 4096, 32768, 0x7fffffff, 0xffffffff,
                        rng.getrandbits(32)))
@@ -514,6 +534,10 @@ def main():
         if mode == "fuzz":
             fuzz(peer, float(sys.argv[4]), random.Random(int(sys.argv[5])),
                  float(sys.argv[6]))
+            return
+        if mode == "sums":
+            sums(peer, [int(word) for word in sys.argv[4:]])
+            time.sleep(0.5)
             return
         for line in sys.argv[4:]:
             if line.startswith("lie="):
