@@ -89,8 +89,8 @@ static bool one_round_of_peer(struct side *side)
 	if (!in_step(side) || !in_step(side))
 		return false;
 	post_send(&side->ep, &wr);
-	cq_expect(side->ep.send_cq, 1, IBV_WC_REM_INV_REQ_ERR);
-	good = in_step(side);
+	good = cq_expect(side->ep.send_cq, 1, IBV_WC_REM_INV_REQ_ERR) &&
+	       in_step(side);
 	word = *side->memory.addr;
 	return good && message_send(side->socket, &word, sizeof(word));
 }

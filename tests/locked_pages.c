@@ -6,7 +6,7 @@
  * usage: locked_pages MODULE: the file of mic_locked_test, which locks pages
  */
 #include <errno.h>
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "setup.h"
 #include "tap.h"
+#include "text.h"
 #include "work.h"
 
 enum {
@@ -42,53 +43,35 @@ static const struct row {
 	{ MOST_PAGES, ~0UL },
 };
 
-static bool command(const char *format, ...)
-	__attribute__((format(printf, 1, 2)));
-
-static bool command(const char *format, ...)
-{
-	char line[512];
-	va_list args;
-	int status;
-
-	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	status = system(line);
-	return check(!status, "%s: status %#x", line, status);
-}
-
 /* How many pins of user pages there are in this machine. */
-static long pins(void)
+static int64_t pins(void)
 {
-	FILE *file = fopen("/proc/sys/vm/stat_refresh", "w");
-	long value, acquired = 0, released = 0;
-	char name[64];
+	char *text, *at, *line;
+	int64_t acquired = 0, released = 0;
 
 	/* each processor has counted by itself */
-	if (!file || fputs("1", file) < 0 || fclose(file))
-		bail("stat_refresh: %s", strerror(errno));
-	file = fopen("/proc/vmstat", "r");
-	if (!file)
+	write_file("/proc/sys/vm/stat_refresh", "1");
+	at = text = text_of_file("/proc/vmstat");
+	if (!text)
 		bail("vmstat: %s", strerror(errno));
-	while (fscanf(file, "%63s %ld", name, &value) == 2) {
-		if (!strcmp(name, "nr_foll_pin_acquired"))
-			acquired = value;
-		if (!strcmp(name, "nr_foll_pin_released"))
-			released = value;
+	while ((line = next_line(&at))) {
+		sscanf(line, "nr_foll_pin_acquired %" SCNd64, &acquired);
+		sscanf(line, "nr_foll_pin_released %" SCNd64, &released);
 	}
-	fclose(file);
+	free(text);
+	if (!acquired)
+		bail("pins are not counted");
 	return acquired - released;
 }
 
-static bool are_let_go(long before)
+static bool are_let_go(int64_t before)
 {
 	const uint64_t end = now_ms() + LET_GO_MS;
-	long after;
+	int64_t after;
 
 	while ((after = pins()) != before && now_ms() < end)
 		usleep(10000);
-	return check(after == before, "%ld pins more than before",
+	return check(after == before, "%" PRId64 " pins more than before",
 		     after - before);
 }
 
@@ -125,8 +108,9 @@ static bool is_written(struct stage *stage, bool read, const struct row *row)
 	mr = ibv_reg_mr(read ? setup->a_dev.pd : setup->b_dev.pd, addr, bytes,
 			ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
 	tap_must(mr, "ibv_reg_mr: %s", strerror(errno));
-	good = command("insmod %s pid=%d address=%lu pages=%lu", stage->module,
-		       getpid(), (unsigned long)addr, row->locked);
+	good = command_runs("insmod %s pid=%d address=%lu pages=%lu",
+			    stage->module, getpid(), (unsigned long)addr,
+			    row->locked);
 	if (!good)
 		goto unmap;
 	if (read)
@@ -138,7 +122,7 @@ static bool is_written(struct stage *stage, bool read, const struct row *row)
 		status = transfer(stage, IBV_WR_RDMA_WRITE,
 				  region_sge(from, 0, bytes), (uintptr_t)addr,
 				  mr->rkey);
-	good = command("rmmod mic_locked_test") &&
+	good = command_runs("rmmod mic_locked_test") &&
 	       check(!status, "status %s", ibv_wc_status_str(status)) &&
 	       check(!memcmp(addr, from->addr, bytes), "other bytes");
 unmap:
@@ -149,7 +133,7 @@ unmap:
 
 static void locked(struct stage *stage, bool read, const struct row *row)
 {
-	const long before = pins();
+	const int64_t before = pins();
 
 	tap_ok(is_written(stage, read, row) && are_let_go(before),
 	       "%s: %u pages, locked %#lx", read ? "READ" : "WRITE", row->pages,

@@ -11,7 +11,9 @@
 #include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
-#include <linux/version.h>
+
+/* Differences of kernels are in one place. */
+#include "../../kernel/include/mic/compat.h"
 
 #define TEST_PAGES 64
 
@@ -36,13 +38,8 @@ static int test_lock(struct mm_struct *mm, unsigned int k)
 	long n;
 
 	mmap_read_lock(mm);
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
-	n = get_user_pages_remote(mm, address + k * PAGE_SIZE, 1, 0, &page,
-				  NULL, NULL);
-#else
-	n = get_user_pages_remote(mm, address + k * PAGE_SIZE, 1, 0, &page,
-				  NULL);
-#endif
+	n = mic_pin_user_pages_remote(mm, address + k * PAGE_SIZE, 1, 0, &page,
+				      NULL);
 	mmap_read_unlock(mm);
 	if (n != 1)
 		return n < 0 ? n : -EFAULT;
@@ -59,7 +56,7 @@ static void test_exit(void)
 		if (!locked[k])
 			continue;
 		unlock_page(locked[k]);
-		put_page(locked[k]);
+		unpin_user_page(locked[k]);
 	}
 }
 
