@@ -48,18 +48,21 @@ static int64_t pins(void)
 {
 	char *text, *at, *line;
 	int64_t acquired = 0, released = 0;
+	int found = 0;
 
 	/* each processor has counted by itself */
 	write_file("/proc/sys/vm/stat_refresh", "1");
-	at = text = text_of_file("/proc/vmstat");
+	text = text_of_file("/proc/vmstat");
 	if (!text)
 		bail("vmstat: %s", strerror(errno));
-	while ((line = next_line(&at))) {
-		sscanf(line, "nr_foll_pin_acquired %" SCNd64, &acquired);
-		sscanf(line, "nr_foll_pin_released %" SCNd64, &released);
-	}
+	at = text;
+	while ((line = next_line(&at)))
+		found += sscanf(line, "nr_foll_pin_acquired %" SCNd64,
+				&acquired) == 1 ||
+			 sscanf(line, "nr_foll_pin_released %" SCNd64,
+				&released) == 1;
 	free(text);
-	if (!acquired)
+	if (found != 2)
 		bail("pins are not counted");
 	return acquired - released;
 }

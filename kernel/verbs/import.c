@@ -425,7 +425,7 @@ static void mic_import_put_peer(struct mic_import_target *t)
 }
 
 /* The process whose memory is behind a key that the caller holds, or NULL. */
-static struct pid *mic_import_key_owner(const struct mic_mkey *mkey,
+static struct pid *mic_import_key_owner(struct mic_mkey *mkey,
 					struct mm_struct **mm)
 {
 	const struct mic_mr *mr = mic_mkey_region(mkey);
