@@ -10,12 +10,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 
 #include "hot.h"
 #include "ring.h"
 
 enum {
 	FAST_ROUNDS = 500,
+	YIELD_ROUNDS = 600,
 	WAIT_ROUNDS = 3000,
 	TURN_ROUNDS = 4000,
 	HOT_WAITS = 16,
@@ -78,6 +80,9 @@ static int wait_for(struct scif_endpoint *ep, scif_epd_t epd, short event,
 		/* Emulated processors take long over a pause. */
 		if (round >= FAST_ROUNDS)
 			scif_pause();
+		/* The peer may wait for this very processor. */
+		if (round % YIELD_ROUNDS == YIELD_ROUNDS - 1)
+			sched_yield();
 	}
 	scif_signals_hold();
 	if (atomic_load(&ep->hot)) {

@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 	run_if_mapped(mapped_oneself_cases, argc, argv, false);
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);
+	run_if_mapped(mapped_hot_cases, argc, argv, false);
 	run_all(readiness_cases, argc, argv);
 	run_all(number_cases, argc, argv);
 	run_all(window_cases, argc, argv);

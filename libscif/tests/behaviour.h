@@ -19,6 +19,7 @@ extern const struct behaviour port_cases[];
 extern const struct behaviour accept_cases[];
 extern const struct behaviour message_cases[];
 extern const struct behaviour hot_cases[];
+extern const struct behaviour mapped_hot_cases[];
 extern const struct behaviour readiness_cases[];
 extern const struct behaviour window_cases[];
 extern const struct behaviour copy_cases[];

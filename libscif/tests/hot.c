@@ -6,10 +6,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "behaviour.h"
 #include "clock.h"
@@ -23,6 +25,7 @@ enum {
 	MESSAGES = 4,
 	HEAT = 200,
 	CLOSES = 30,
+	SHARED_ROUNDS = 1000,
 	WORD = 8
 };
 
@@ -266,6 +269,50 @@ static bool closed_meanwhile(void)
 			return check(false, "after %u times", i);
 	return true;
 }
+
+/* How often this thread has gone to sleep. */
+static long sleeps(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_THREAD, &usage);
+	return usage.ru_nvcsw;
+}
+
+/* Who waits lets the other one run, rather than spin until it has to sleep. */
+static bool one_processor(void)
+{
+	long before, after;
+	cpu_set_t all, one;
+	struct pair pair;
+	pthread_t thread;
+	uint64_t word = 0;
+	unsigned int i;
+	bool ok = true;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	open_pair(&pair);
+	sched_setaffinity(0, sizeof(one), &one);
+	pthread_create(&thread, NULL, answer, &pair);
+	before = sleeps();
+	for (i = 0; i < SHARED_ROUNDS && ok; i++)
+		ok = scif_send(pair.own, &word, WORD, 1) == WORD &&
+		     scif_recv(pair.own, &word, WORD, 1) == WORD;
+	after = sleeps();
+	sched_setaffinity(0, sizeof(all), &all);
+	scif_close(pair.own);
+	pthread_join(thread, NULL);
+	return check(ok, "round %u", i) &&
+	       check(after - before < SHARED_ROUNDS / 2,
+		     "%ld sleeps in %d rounds", after - before, SHARED_ROUNDS);
+}
+
+const struct behaviour mapped_hot_cases[] = {
+	{ 27, "in quick succession, on one processor", one_processor },
+	{ 0, NULL, NULL }
+};
 
 const struct behaviour hot_cases[] = {
 	{ 27, "in quick succession, received in other pieces", other_pieces },
