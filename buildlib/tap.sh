@@ -88,6 +88,20 @@ parse_tap() {
 	done < <(grep -a -E '^(not )?ok|^1\.\.|^Bail out!' "$log")
 }
 
+# remarks LOG: each failed case, behind what was said since the case before it.
+remarks() {
+	tr -d '\r' <"$1" | awk '
+		/^ok/ { n = 0; next }
+		/^not ok/ {
+			for (i = n > 10 ? n - 10 : 0; i < n; i++)
+				print said[i]
+			print
+			n = 0
+			next
+		}
+		{ said[n++] = $0 }'
+}
+
 # A skip that nobody expected is a failure.
 judge_skips() {
 	local entry full reason good=()
@@ -120,9 +134,19 @@ report_test() {
 	[ "$failures" -gt 0 ] || return 0
 	[ ${#bad[@]} -eq 0 ] || printf '     %s\n' "${bad[@]}"
 	[ ${#problems[@]} -eq 0 ] || printf '     %s\n' "${problems[@]}"
+	note_failure
 	echo "     the end of $log:"
 	tail -n 25 "$log" | sed 's/^/     | /'
 	[ ! -e "${log%.log}.kmsg" ] || show_kmsg "${log%.log}.kmsg"
+}
+
+# For the end of the run, where all that failed is told once more.
+note_failure() {
+	[ -n "${MIC_TEST_FAILED-}" ] || return 0
+	{
+		remarks "$log"
+		[ ${#problems[@]} -eq 0 ] || printf '%s\n' "${problems[@]}"
+	} | tail -n 40 | sed "s/^/$name | /" >>"$MIC_TEST_FAILED"
 }
 
 show_kmsg() {
@@ -136,4 +160,5 @@ show_kmsg() {
 judge_rig() {
 	failed=$((failed + 1))
 	printf 'FAIL %s: %s\n' "$1" "$2"
+	[ -z "${MIC_TEST_FAILED-}" ] || echo "$1 | $2" >>"$MIC_TEST_FAILED"
 }

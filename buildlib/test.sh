@@ -3,7 +3,7 @@
 # ---
 # usage: ./run test [--list] [full] [--kernel 6.1|6.12|debug] [NAME...]
 #
-# Builds everything, runs the tests in virtual machines, and ends with
+# Builds everything, runs the tests in virtual machines, and ends with what failed and
 # "N passed, N failed, N skipped"; the exit status is 0 only if nothing
 # failed. Without an argument: the default set; with full: all; with NAMEs
 # (patterns): those. --list only lists them.
@@ -314,6 +314,7 @@ end_test() {
 	kill_lane
 	[ -n "${MIC_TEST_QUEUE:-}" ] || [ -z "$shared" ] || rm -rf "$shared"
 	[ -z "$own_queue" ] || rm -rf "$own_queue"
+	[ -z "$failures" ] || rm -f "$failures"
 	[ -z "$work" ] || rm -rf "$work"
 }
 
@@ -366,13 +367,18 @@ run_group() {
 	esac
 }
 
+# What failed comes last, with its remarks: a long output may be read from its end.
 summary() {
+	if [ -z "$shared" ] && [ -s "$MIC_TEST_FAILED" ]; then
+		echo "what failed:"
+		cat "$MIC_TEST_FAILED"
+	fi
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" -eq 0 ] || exit 1
 	exit 0
 }
 
-vm_pid='' host_pid='' work='' repeats=0 own_queue='' shared=${MIC_TEST_QUEUE:-}
+vm_pid='' host_pid='' work='' repeats=0 own_queue='' failures='' shared=${MIC_TEST_QUEUE:-}
 trap 'end_test' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
@@ -384,6 +390,10 @@ if [ -n "$list" ]; then
 fi
 load_expected_skips "${test_dirs[@]/%//expected-skips}"
 mkdir -p "$LOGS"
+if [ -z "$shared" ]; then
+	failures=$(mktemp "$LOGS/failed-XXXXXX")
+	export MIC_TEST_FAILED=$failures
+fi
 # In braces: read as a whole, so that editing this file meanwhile does no harm.
 {
 	run_groups
