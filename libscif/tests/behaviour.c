@@ -30,7 +30,7 @@ static void run_all(const struct behaviour *cases, int argc, char **argv)
 			       cases->name);
 }
 
-/* @dm: device memory is enough. */
+/* @dm: device memory, or one's own node, is enough. */
 static void run_if_mapped(const struct behaviour *cases, int argc, char **argv,
 			  bool dm)
 {
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
 	run_if_mapped(mapped_oneself_cases, argc, argv, false);
 	run_all(message_cases, argc, argv);
 	run_all(hot_cases, argc, argv);
-	run_if_mapped(mapped_hot_cases, argc, argv, false);
+	run_if_mapped(mapped_hot_cases, argc, argv, true);
 	run_all(readiness_cases, argc, argv);
 	run_all(number_cases, argc, argv);
 	run_all(window_cases, argc, argv);
