@@ -4,14 +4,16 @@
  * who asks for a page waits. That ends with the region, and however many
  * processes of one user do so, pages of others come.
  *
- * usage: stalled [--device NAME] [--peer NAME] [hold]
+ * usage: stalled [--device NAME] [--peer NAME] [hold|flush]
  *
- * With "hold" it waits for pages until it is killed.
+ * With "hold" it waits for pages until it is killed; with "flush" for pages that come
+ * slowly, and says with which error that ended.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,37 +36,48 @@ enum {
 	PROCESSES = 70,
 	/* How often a process tries to have a page asked for. */
 	TRIES = 20,
+	/* Of memory that comes slowly; each is waited for by itself. */
+	PIECES = 40,
+	PIECE_BYTES = 256 << 10,
+	PIECE_MS = 1000,
 };
 
 /* A page that never comes. */
 struct stall {
 	int fd;
+	size_t length;
 	void *addr;
 	struct ibv_mr *mr;
 };
 
 static const char *device, *peer;
 
-static void stall_map(struct stall *stall)
+static void stall_map_length(struct stall *stall, size_t length)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	stall->addr = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
+	stall->length = length;
+	stall->addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	stall->fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	range.range.start = (uintptr_t)stall->addr;
-	range.range.len = PAGE_BYTES;
+	range.range.len = length;
 	if (stall->addr == MAP_FAILED || stall->fd < 0 ||
 	    ioctl(stall->fd, UFFDIO_API, &api) ||
 	    ioctl(stall->fd, UFFDIO_REGISTER, &range))
 		bail("userfaultfd: %s", strerror(errno));
 }
 
+static void stall_map(struct stall *stall)
+{
+	stall_map_length(stall, PAGE_BYTES);
+}
+
 static void stall_unmap(struct stall *stall)
 {
 	close(stall->fd);
-	munmap(stall->addr, PAGE_BYTES);
+	munmap(stall->addr, stall->length);
 }
 
 /* Have the page asked for. Returns whether somebody waits for it. */
@@ -257,6 +270,48 @@ static int hold(struct setup *setup)
 		pause();
 }
 
+/* A piece after the other, when somebody asks for it. */
+static void *provide_slowly(void *argument)
+{
+	struct uffdio_zeropage piece = { .range.len = PIECE_BYTES };
+	struct stall *stall = argument;
+	unsigned int i;
+
+	for (i = 0; i < PIECES; i++) {
+		if (!readable_within(stall->fd, 1000000))
+			break;
+		if (!i) {
+			printf("running\n");
+			fflush(stdout);
+		}
+		sleep_ms(PIECE_MS);
+		piece.range.start = (uintptr_t)stall->addr + i * PIECE_BYTES;
+		if (ioctl(stall->fd, UFFDIO_ZEROPAGE, &piece))
+			break;
+	}
+	return NULL;
+}
+
+static int flush(struct setup *setup)
+{
+	struct ibv_sge sge = { .length = PIECES * PIECE_BYTES };
+	struct stall stall;
+	pthread_t thread;
+	struct ibv_mr *mr;
+
+	stall_map_length(&stall, PIECES * PIECE_BYTES);
+	mr = ibv_reg_mr(setup->b_dev.pd, stall.addr, stall.length,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	if (!mr || pthread_create(&thread, NULL, provide_slowly, &stall))
+		bail("ibv_reg_mr: %s", strerror(errno));
+	sge.addr = (uintptr_t)stall.addr;
+	sge.lkey = mr->lkey;
+	printf("ended: %d\n",
+	       ibv_advise_mr(setup->b_dev.pd, IBV_ADVISE_MR_ADVICE_PREFETCH,
+			     IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct setup setup;
@@ -269,7 +324,7 @@ int main(int argc, char **argv)
 	setenv("MIC_TEST_PEER", peer, 1);
 	setup_open(&setup, &argc, argv, PAGE_BYTES);
 	if (argc > 1)
-		return hold(&setup);
+		return strcmp(argv[1], "flush") ? hold(&setup) : flush(&setup);
 	tap_ok(region_goes(&setup), "the region goes: nobody waits any more");
 	tap_ok(flush_ends(&setup), "who is to wait for a page gives up");
 	setup_close(&setup);

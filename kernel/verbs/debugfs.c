@@ -329,12 +329,15 @@ static int mic_debugfs_add(struct ib_device *ibdev)
 {
 	if (ibdev->ops.driver_id != MIC_DRIVER_ID)
 		return -EOPNOTSUPP;
+	WRITE_ONCE(to_mic_dev(ibdev)->leaving, false);
 	mic_debugfs_make(to_mic_dev(ibdev));
 	return 0;
 }
 
+/* Before uverbs, which this module needs, so which is an older client. */
 static void mic_debugfs_remove(struct ib_device *ibdev, void *client_data)
 {
+	WRITE_ONCE(to_mic_dev(ibdev)->leaving, true);
 	debugfs_remove_recursive(to_mic_dev(ibdev)->debugfs);
 }
 

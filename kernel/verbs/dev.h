@@ -103,6 +103,7 @@ struct mic_dev {
 	struct xarray qp_counters;
 	u64 counted_before[MIC_CNT_MAX];
 	struct dentry *debugfs;
+	bool leaving; /* to be removed, or to another netns: nobody may wait long */
 };
 
 static inline struct mic_dev *to_mic_dev(struct ib_device *ibdev)

@@ -250,8 +250,8 @@ static int mic_prefetch(struct ib_pd *ibpd, bool write,
 }
 
 /*
- * Until the pages are there; but whoever has to provide them may never do so, and
- * meanwhile the device can't go.
+ * Until the pages are there; but whoever has to provide them may never do so, or slowly,
+ * and meanwhile the device can't go.
  */
 static int mic_prefetch_wait(struct ib_pd *ibpd, bool write,
 			     const struct ib_sge *sge)
@@ -260,6 +260,8 @@ static int mic_prefetch_wait(struct ib_pd *ibpd, bool write,
 	int err;
 
 	while ((err = mic_prefetch(ibpd, write, sge)) == -EAGAIN) {
+		if (READ_ONCE(to_mic_dev(ibpd->device)->leaving))
+			return -EIO;
 		if (time_after(jiffies, end))
 			return -ETIMEDOUT;
 		if (msleep_interruptible(1))
@@ -303,6 +305,8 @@ static int mic_prefetch_range(struct ib_pd *ibpd, bool write, bool flush,
 			      mic_prefetch(ibpd, write, &piece);
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		if (READ_ONCE(to_mic_dev(ibpd->device)->leaving))
+			return -EIO;
 		cond_resched();
 		/* the first piece again: its pages need not have been asked for */
 		if (err == -EAGAIN && sge->length - done > piece.length) {
