@@ -7,6 +7,8 @@
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <linux/pfn.h>
+#include <linux/sched.h>
+#include <linux/sizes.h>
 
 #include <mic/fabric.h>
 #include <mic/share.h>
@@ -67,6 +69,18 @@ static bool mic_pool_serves(const struct mic_pool *pool,
 	return ndev;
 }
 
+/* It may be all of a slice. */
+static void mic_piece_clear(struct mic_piece *piece)
+{
+	u64 done, length;
+
+	for (done = 0; done < piece->size; done += length) {
+		length = min_t(u64, piece->size - done, SZ_1M);
+		memset(piece->va + done, 0, length);
+		cond_resched();
+	}
+}
+
 /**
  * mic_piece_alloc - memory for a device that other nodes can map
  * @ndev: what the device stands on
@@ -88,6 +102,9 @@ struct mic_piece *mic_piece_alloc(const struct net_device *ndev, u64 size)
 		break;
 	}
 	mutex_unlock(&mic_pools_lock);
+	/* The pool stays as long as the device that its caller has. */
+	if (piece)
+		mic_piece_clear(piece);
 	return piece;
 }
 EXPORT_SYMBOL_GPL(mic_piece_alloc);

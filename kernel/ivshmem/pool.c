@@ -68,7 +68,6 @@ static struct mic_piece *mic_pool_alloc(struct mic_pool *pool, u64 size)
 	piece->offset = mic_pool_start(ivs) + ((u64)at << PAGE_SHIFT);
 	piece->va = ivs->mem + piece->offset;
 	piece->phys = ivs->phys + piece->offset;
-	memset(piece->va, 0, piece->size);
 	return piece;
 }
 

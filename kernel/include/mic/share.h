@@ -26,7 +26,7 @@ struct net_device;
 
 /**
  * struct mic_pool_ops - what a backend provides
- * @alloc: some pages, all zero; NULL if there are none. May sleep
+ * @alloc: some pages, whatever is in them; NULL if there are none. May sleep
  * @free: takes them back. May sleep
  */
 struct mic_pool_ops {
