@@ -71,6 +71,7 @@ enum mic_limits {
  * @qp_counters: &struct mic_qp_counter by their numbers
  * @counted_before: sums of those that are gone, under @direct_lock
  * @debugfs: its folder there
+ * @leaving: to be removed, or to another netns: nobody may wait long any more
  */
 struct mic_dev {
 	struct ib_device ibdev;
@@ -103,7 +104,7 @@ struct mic_dev {
 	struct xarray qp_counters;
 	u64 counted_before[MIC_CNT_MAX];
 	struct dentry *debugfs;
-	bool leaving; /* to be removed, or to another netns: nobody may wait long */
+	bool leaving;
 };
 
 static inline struct mic_dev *to_mic_dev(struct ib_device *ibdev)
