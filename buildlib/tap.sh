@@ -92,7 +92,7 @@ parse_tap() {
 remarks() {
 	tr -d '\r' <"$1" | awk '
 		/^ok/ { n = 0; next }
-		/^not ok/ {
+		/^(not ok|Bail out!)/ {
 			for (i = n > 10 ? n - 10 : 0; i < n; i++)
 				print said[i]
 			print
