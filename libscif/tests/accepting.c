@@ -359,6 +359,11 @@ static bool out_of_queues(void)
 	     succeeds(scif_accept(listener, &port, &new, 0), 0, "the next") &&
 	     ok;
 	call.epd = others[0];
+	call.op = PEER_POLL;
+	call.flags = SCIF_POLLOUT;
+	call.length = 25000;
+	ok = succeeds(peer_do(&call), 1, "the first one's poll") && ok;
+	call.op = PEER_CONNECT;
 	ok = peer_fails(&call, ECONNREFUSED, "the first one's connect") && ok;
 	peer_op_epd(PEER_CLOSE, others[0]);
 	close_pair(new, others[1]);
