@@ -471,8 +471,10 @@ static void find_places(struct places *places)
 
 /* In a child: 0 if what it has in those places is still there at the end. */
 static int take_down(struct test *test, struct micdv_window *window,
-		     struct ibv_cq *cq, const struct places *places)
+		     struct ibv_qp *qp, const struct places *places)
 {
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	struct ibv_cq *cq = qp->send_cq;
 	unsigned int i;
 
 	for (i = 0; i < places->count; i++)
@@ -481,7 +483,9 @@ static int take_down(struct test *test, struct micdv_window *window,
 			 0) != places->start[i])
 			return 1;
 	micdv_unmap_window(window);
-	ibv_destroy_cq(cq);
+	if (ibv_modify_qp(qp, &reset, IBV_QP_STATE) || ibv_destroy_qp(qp) ||
+	    ibv_destroy_cq(cq))
+		return 3;
 	ibv_close_device(test->setup.a_dev.ctx);
 	for (i = 0; i < places->count; i++)
 		if (!is_mapped(places->start[i]))
@@ -489,14 +493,30 @@ static int take_down(struct test *test, struct micdv_window *window,
 	return 0;
 }
 
+/* A queue pair, and its completion queue, that nothing is done with. */
+static struct ibv_qp *create_idle(struct device *dev)
+{
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ibv_qp *qp;
+
+	init.send_cq = ibv_create_cq(dev->ctx, 16, NULL, NULL, 0);
+	init.recv_cq = init.send_cq;
+	qp = init.send_cq ? ibv_create_qp(dev->pd, &init) : NULL;
+	if (!qp)
+		bail("no queue pair: %s", strerror(errno));
+	return qp;
+}
+
 /* What a child gives back is not mapped there; something else may be. */
 static bool child_gives_back(struct test *test)
 {
 	struct micdv_window *window = map(test, &test->setup.b_mem, 0, 4096,
 					  PROT_READ | PROT_WRITE);
-	/* the child destroys it; the kernel has one of both */
-	struct ibv_cq *cq = ibv_create_cq(test->setup.a_dev.ctx, 16, NULL, NULL,
-					  0);
+	/* the child destroys them; the kernel has one of each for both */
+	struct ibv_qp *qp = create_idle(&test->setup.a_dev);
 	struct ibv_sge sge = region_sge(&test->setup.a_mem, 0, 8);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
 	struct places places;
@@ -504,8 +524,8 @@ static bool child_gives_back(struct test *test)
 	pid_t pid;
 	bool ok;
 
-	if (!window || !cq)
-		bail("no window, or no queue: %s", strerror(errno));
+	if (!window)
+		bail("no window: %s", strerror(errno));
 	/* so that windows of queue pairs are mapped, too */
 	send_wr_aim(&wr, test->setup.b_mem.rdma_addr,
 		    test->setup.b_mem.mr->rkey);
@@ -514,7 +534,7 @@ static bool child_gives_back(struct test *test)
 	find_places(&places);
 	pid = fork();
 	if (!pid)
-		_exit(take_down(test, window, cq, &places));
+		_exit(take_down(test, window, qp, &places));
 	waitpid(pid, &status, 0);
 	ok = ok && check(!status, "the child ends with 0x%x", status) &&
 	     check(places.count > 3, "%u mappings", places.count) &&

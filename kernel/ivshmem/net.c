@@ -26,7 +26,7 @@
 	(2 * mic_rec_size(sizeof(struct mic_rec_frame), MIC_NET_FRAME_MAX))
 #define MIC_NET_FULL_MS		200	/* after that frames are dropped */
 
-static void mic_net_write(struct mic_path *path, const struct sk_buff *skb)
+static int mic_net_write(struct mic_path *path, const struct sk_buff *skb)
 {
 	struct mic_lane_tx *lane = &path->tx[MIC_LANE_FRAME];
 	u32 size = mic_rec_size(sizeof(struct mic_rec_frame), skb->len);
@@ -40,30 +40,34 @@ static void mic_net_write(struct mic_path *path, const struct sk_buff *skb)
 	static_assert(sizeof(frame.vnet) >= sizeof(struct virtio_net_hdr));
 	if (virtio_net_hdr_from_skb(skb, (struct virtio_net_hdr *)frame.vnet,
 				    true, false, 0))
-		return;
+		return -EINVAL;
 	at = mic_lane_reserve(lane, size);
 	memcpy(at, &frame, sizeof(frame));
-	if (!skb_copy_bits(skb, 0, at + sizeof(frame), skb->len))
-		mic_lane_commit(lane, size);
+	if (skb_copy_bits(skb, 0, at + sizeof(frame), skb->len))
+		return -EINVAL;
+	mic_lane_commit(lane, size);
 	mic_path_count(path, MIC_STAT_FRAME_TX, 1);
+	return 0;
 }
 
-/* Return: false if there was no room. */
-static bool mic_net_send(struct mic_path *path, const struct sk_buff *skb)
+/* Return: 0, -ENOBUFS if there was no room, or an errno if it can't be sent at all. */
+static int mic_net_send(struct mic_path *path, const struct sk_buff *skb)
 {
-	int room = 1;
+	int room, err = -ENETDOWN;
 
 	spin_lock(&path->net_lock);
 	if (mic_path_may_send(path)) {
 		room = mic_path_room(path, &path->tx[MIC_LANE_FRAME],
 				     MIC_NET_ROOM);
 		if (room > 0)
-			mic_net_write(path, skb);
+			err = mic_net_write(path, skb);
+		else if (!room)
+			err = -ENOBUFS;
 	}
 	spin_unlock(&path->net_lock);
-	if (room > 0)
+	if (!err)
 		mic_path_ring(path);
-	return room;
+	return err;
 }
 
 static struct mic_path *mic_net_path_to(struct mic_ivs *ivs, const u8 *mac)
@@ -94,15 +98,29 @@ static struct netdev_queue *mic_net_queue(const struct mic_path *path)
 	return netdev_get_tx_queue(path->ivs->ndev, path->slot);
 }
 
+/* A frame, or one node's copy of it, was not sent; @err is why. */
+static void mic_net_count(struct net_device *ndev, int err)
+{
+	DEV_STATS_INC(ndev, tx_errors);		/* all kinds, see if_link.h */
+	if (err == -ENOBUFS)
+		DEV_STATS_INC(ndev, tx_fifo_errors);
+	else if (err == -ENETDOWN)
+		DEV_STATS_INC(ndev, tx_carrier_errors);
+}
+
 /* To all nodes; who has no room misses it. */
 static void mic_net_flood(struct mic_ivs *ivs, const struct sk_buff *skb)
 {
+	int err;
 	u32 i;
 
-	for (i = 0; i < ivs->geo.nodes; i++)
-		if (ivs->path[i] && READ_ONCE(ivs->path[i]->up) &&
-		    !mic_net_send(ivs->path[i], skb))
-			DEV_STATS_INC(ivs->ndev, tx_fifo_errors);
+	for (i = 0; i < ivs->geo.nodes; i++) {
+		if (!ivs->path[i] || !READ_ONCE(ivs->path[i]->up))
+			continue;
+		err = mic_net_send(ivs->path[i], skb);
+		if (err)
+			mic_net_count(ivs->ndev, err);
+	}
 }
 
 static bool mic_net_has_room(struct mic_path *path)
@@ -145,26 +163,28 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	/* not eth_hdr(): who writes past the queueing layer may not have set it */
 	const u8 *to = ((const struct ethhdr *)skb->data)->h_dest;
 	struct mic_path *path = NULL;
+	bool own;
+	int err;
 
 	if (skb->len > MIC_NET_FRAME_MAX) {
-		DEV_STATS_INC(ndev, tx_errors);
+		err = -EMSGSIZE;
 		goto drop;
 	}
 	if (!is_multicast_ether_addr(to))
 		path = mic_net_path_to(ivs, to);
-	if (!path) {
-		mic_net_flood(ivs, skb);
-	} else if (mic_net_send(path, skb)) {
-		/* the path's own queue may wait while another has found room */
-		if (skb_get_queue_mapping(skb) == path->slot)
-			WRITE_ONCE(path->net_stopped, false);
-	} else {
+	if (path) {
+		err = mic_net_send(path, skb);
 		/* a queue chosen by somebody else is not woken for this path */
-		if (skb_get_queue_mapping(skb) == path->slot &&
-		    mic_net_wait(path))
+		own = skb_get_queue_mapping(skb) == path->slot;
+		if (err == -ENOBUFS && own && mic_net_wait(path))
 			return NETDEV_TX_BUSY;
-		DEV_STATS_INC(ndev, tx_fifo_errors);
-		goto drop;
+		/* the path's own queue may wait while another has found room */
+		if (err != -ENOBUFS && own)
+			WRITE_ONCE(path->net_stopped, false);
+		if (err)
+			goto drop;
+	} else {
+		mic_net_flood(ivs, skb);
 	}
 	dev_sw_netstats_tx_add(ndev, 1, skb->len);
 	skb_tx_timestamp(skb);
@@ -172,6 +192,7 @@ static netdev_tx_t mic_net_xmit(struct sk_buff *skb, struct net_device *ndev)
 	return NETDEV_TX_OK;
 
 drop:
+	mic_net_count(ndev, err);
 	DEV_STATS_INC(ndev, tx_dropped);
 	dev_kfree_skb_any(skb);
 	return NETDEV_TX_OK;

@@ -578,15 +578,21 @@ struct mic_import *mic_import_create(struct mic_windows *ws, struct mic_qp *qp,
  * mic_imports_show - list what a queue pair has imported
  * @m: file in debugfs
  * @qp: queue pair; a reference is held
+ *
+ * There may be many: where the file's buffer is full, which is then made larger, the rest
+ * is left out at once, for others wait for the lock.
  */
 void mic_imports_show(struct seq_file *m, struct mic_qp *qp)
 {
 	struct mic_import *imp;
 
 	mutex_lock(&mic_import_lock);
-	list_for_each_entry(imp, &qp->imports, qp_entry)
+	list_for_each_entry(imp, &qp->imports, qp_entry) {
 		seq_printf(m, "qp %u rkey 0x%x addr 0x%llx length %llu access 0x%x pages %lu slot %u\n",
 			   imp->qpn, imp->rkey, imp->addr, imp->length,
 			   imp->access, imp->npages, imp->slot);
+		if (seq_has_overflowed(m))
+			break;
+	}
 	mutex_unlock(&mic_import_lock);
 }

@@ -66,6 +66,8 @@ static void forget(struct ibv_cq *ibcq, uint32_t number, mic_matches *matches)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
 
+	if (!mic_map_is_own(&cq->ring.map))
+		return;
 	mic_lock(&cq->lock);
 	mic_lock(&cq->own.lock);
 	mic_cq_catch_up(cq);

@@ -215,6 +215,8 @@ static bool may_reset(const struct ibv_qp *qp)
 
 static void reset_queues(struct mic_qp *qp)
 {
+	if (!mic_map_is_own(&qp->map))
+		return;
 	mic_lock(&qp->sq.lock);
 	mic_wq_reset(&qp->sq);
 	mic_direct_reset(qp);

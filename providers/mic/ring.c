@@ -30,10 +30,15 @@ int mic_map_queue(struct mic_map *map, int fd, const struct mic_mmap_info *info)
 	return 0;
 }
 
+bool mic_map_is_own(const struct mic_map *map)
+{
+	return map->size && map->owner == mic_process();
+}
+
 /* What a child has in that place is something else. */
 void mic_unmap_queue(struct mic_map *map)
 {
-	if (map->size && map->owner == mic_process())
+	if (mic_map_is_own(map))
 		munmap(map->addr, map->size);
 }
 

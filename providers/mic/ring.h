@@ -28,6 +28,8 @@ struct mic_map {
 int mic_map_queue(struct mic_map *map, int fd,
 		  const struct mic_mmap_info *info);
 void mic_unmap_queue(struct mic_map *map);
+/* Is it mapped in this process, and not in its parent only? */
+bool mic_map_is_own(const struct mic_map *map);
 /* For a queue that replaces another: what may fail comes first. */
 int mic_reserve_queue(struct mic_map *room, const struct mic_map *map,
 		      uint32_t entries, uint32_t n, size_t stride);
