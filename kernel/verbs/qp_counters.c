@@ -140,18 +140,15 @@ out:
 	return err;
 }
 
-static int mic_counter_unlink(struct ib_qp *ibqp, struct mic_qp *qp)
+static int mic_counter_unlink(struct mic_qp_counter *own, struct mic_qp *qp)
 {
-	struct mic_qp_counter *own;
-
 	lockdep_assert_held(&qp->dev->direct_lock);
-	own = ibqp->counter ? mic_counter_of(ibqp->counter) : NULL;
 	if (!own || list_empty(&qp->counter_entry))
 		return -EINVAL;
 	mic_count_take_direct(own->direct, qp);
 	list_del_init(&qp->counter_entry);
 	qp->counters = qp->dev->counters;
-	ibqp->counter = NULL;
+	qp->ibqp->counter = NULL;
 	return 0;
 }
 
@@ -173,7 +170,8 @@ int mic_counter_unbind_qp(struct ib_qp *ibqp)
 	dev = qp->dev;
 	mic_qp_lock(qp);
 	mutex_lock(&dev->direct_lock);
-	err = mic_counter_unlink(ibqp, qp);
+	err = mic_counter_unlink(ibqp->counter ? mic_counter_of(ibqp->counter) : NULL,
+				 qp);
 	mutex_unlock(&dev->direct_lock);
 	mic_qp_unlock(qp, false);
 	mic_qp_put(qp);
@@ -212,21 +210,61 @@ static void mic_counter_sum(struct mic_dev *dev, const struct mic_qp_counter *ow
 		mic_count_add_direct(&value[MIC_CNT_DIRECT], qp);
 }
 
+/* One that is bound, with a reference, or NULL; those that go by themselves are not. */
+static struct mic_qp *mic_counter_get_qp(struct mic_dev *dev,
+					 const struct mic_qp_counter *own)
+{
+	struct mic_qp *qp, *found = NULL;
+
+	mutex_lock(&dev->direct_lock);
+	list_for_each_entry(qp, &own->qps, counter_entry) {
+		if (!refcount_inc_not_zero(&qp->ref))
+			continue;
+		found = qp;
+		break;
+	}
+	mutex_unlock(&dev->direct_lock);
+	return found;
+}
+
+/*
+ * Of ib_core's users the one that destroys a queue pair and one that unbinds it may both
+ * give back the reference it had to its counter: then others are bound to that still.
+ */
+static void mic_counter_turn_out(struct mic_dev *dev, struct mic_qp_counter *own)
+{
+	struct mic_qp *qp;
+
+	while ((qp = mic_counter_get_qp(dev, own))) {
+		mic_qp_lock(qp);
+		mutex_lock(&dev->direct_lock);
+		if (qp->counters == own->counters)
+			mic_counter_unlink(own, qp);
+		mutex_unlock(&dev->direct_lock);
+		mic_qp_unlock(qp, false);
+		mic_qp_put(qp);
+	}
+}
+
 /**
- * mic_counter_dealloc - a counter goes, with nothing bound to it
- * @counter: counter; ib_core has its sum, for the port's
+ * mic_counter_dealloc - a counter goes
+ * @counter: counter; ib_core has its sum, for the port's, and binds nothing to it any more
  *
- * Context: process context.
+ * Context: process context, without locks.
  * Return: 0.
  */
 int mic_counter_dealloc(struct rdma_counter *counter)
 {
 	struct mic_dev *dev = to_mic_dev(counter->device);
-	struct mic_qp_counter *own;
+	struct mic_qp_counter *own = xa_load(&dev->qp_counters, counter->id);
+	struct mic_qp *qp, *next;
 
+	mic_counter_turn_out(dev, own);
 	mutex_lock(&dev->direct_lock);
-	own = xa_erase(&dev->qp_counters, counter->id);
+	xa_erase(&dev->qp_counters, counter->id);
 	mic_counter_sum(dev, own, dev->counted_before);
+	list_for_each_entry_safe(qp, next, &own->qps, counter_entry)
+		list_del_init(&qp->counter_entry);
 	mutex_unlock(&dev->direct_lock);
 	free_percpu(own->counters);
 	kfree(own);
