@@ -14,6 +14,7 @@
 #include <linux/mutex.h>
 #include <linux/notifier.h>
 #include <linux/rhashtable.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include <mic/fabric.h>
@@ -418,7 +419,8 @@ static int mic_node_test(struct mic_node *node)
  * @ndev: netdev; a device on one stacked on it counts, too
  *
  * Context: process context, under the RTNL, sleeps. Devices may come and go.
- * Return: 0; -ENODEV: there is none; or the error of the first that fails.
+ * Return: 0; -ENODEV: there is none; -EINTR: who asks is killed, which spares the RTNL the
+ * rest; or the error of the first that fails.
  */
 int mic_fabric_test_on(const struct net_device *ndev)
 {
@@ -429,8 +431,10 @@ int mic_fabric_test_on(const struct net_device *ndev)
 
 	while ((node = mic_node_next_on(ndev, id))) {
 		id = node->id;
-		err = mic_node_test(node);
+		err = fatal_signal_pending(current) ? -EINTR : mic_node_test(node);
 		mic_node_put(node);
+		if (err == -EINTR)
+			return err;
 		if (err != -ENODEV && (!ret || ret == -ENODEV))
 			ret = err;
 	}
