@@ -161,7 +161,8 @@ struct mic_range {
  *
  * @peer: owner of the entry, seen by the tick
  * @heartbeat: last seen, by the tick
- * @last: when that was, in jiffies
+ * @last: when that was, in jiffies, or later: see mic_path_excuse()
+ * @looked: when the tick looked last, in jiffies
  * @alive: written by the tick
  *
  * @tx_ch: channel to the other node
@@ -253,6 +254,7 @@ struct mic_path {
 	u32 peer;
 	u64 heartbeat;
 	unsigned long last;
+	unsigned long looked;
 	bool alive;
 
 	struct mic_region_channel *tx_ch;
