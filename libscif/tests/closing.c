@@ -248,7 +248,7 @@ static bool child_keeps_none_in_the_making(void)
 	struct scif_port_id port = { .node = peer_node };
 	struct peer_call call = { .op = PEER_POLL,
 				  .flags = SCIF_POLLIN,
-				  .length = 10000 };
+				  .length = 25000 };
 	int own, listener, status = -1;
 	bool ok;
 

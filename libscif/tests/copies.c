@@ -405,8 +405,8 @@ static bool unmapped_window(void)
 struct copier {
 	struct couple *couple;
 	atomic_bool stop;
-	unsigned int good, other;
-	atomic_uint refused;
+	unsigned int other;
+	atomic_uint good, refused;
 };
 
 static void *copy_always(void *argument)
@@ -416,7 +416,7 @@ static void *copy_always(void *argument)
 
 	while (!atomic_load(&copier->stop)) {
 		if (!scif_writeto(epd, 0, 65536, 2 * BYTES, 0))
-			copier->good++;
+			atomic_fetch_add(&copier->good, 1);
 		else if (errno == ENXIO)
 			atomic_fetch_add(&copier->refused, 1);
 		else
@@ -436,7 +436,9 @@ static bool unregister_in_use(void)
 	int i;
 
 	pthread_create(&thread, NULL, copy_always, &copier);
-	for (i = 0; i < 60 && ok; i++) {
+	for (i = 0;
+	     (i < 60 || (!atomic_load(&copier.good) && now_ms() < end)) && ok;
+	     i++) {
 		ok = peer_register(couple.other, BYTES, 65536, 2 * BYTES, RW,
 				   FIXED) == 2 * BYTES;
 		if (i % 3)
@@ -485,7 +487,7 @@ static bool closed_after_copies(void)
 static bool replaced_after_copies(void)
 {
 	struct couple couple = couple_begin();
-	uint64_t end = now_ms() + 5000;
+	uint64_t end = deadline();
 	int ends[2], ret;
 	bool ok;
 

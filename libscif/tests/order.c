@@ -284,20 +284,24 @@ static bool not_handed_over(void)
 {
 	struct couple couple = couple_begin();
 	const char *path = getenv("MIC_DIRECT");
-	int i, mark, own = couple.own;
-	uint64_t before;
+	int round, i, mark, own = couple.own;
+	uint64_t before, runs = 1;
 	bool ok;
 
 	/* So that nothing else is left to do. */
 	ok = succeeds(scif_readfrom(own, 0, BYTES, 0, SCIF_RMA_SYNC), 0, "one");
-	before = counted("engine_worker_runs");
-	for (i = 0; i < 10 && ok; i++)
-		ok = succeeds(scif_writeto(own, 0, BYTES, 0, SCIF_RMA_USECPU),
-			      0, "write");
+	/* A worker that runs for another connection, of the case before, counts, too. */
+	for (round = 0; round < 5 && ok && runs; round++) {
+		before = counted("engine_worker_runs");
+		for (i = 0; i < 10 && ok; i++)
+			ok = succeeds(scif_writeto(own, 0, BYTES, 0,
+						   SCIF_RMA_USECPU),
+				      0, "write");
+		runs = counted("engine_worker_runs") - before;
+	}
 	/* Where the kernel copies all, its worker takes over what is long. */
 	if (!path || !strcmp(path, "1"))
-		ok = ok && check(counted("engine_worker_runs") == before,
-				 "a worker of the kernel's ran");
+		ok = ok && check(!runs, "a worker of the kernel's ran");
 	ok = succeeds(scif_fence_mark(own, SCIF_FENCE_INIT_SELF, &mark), 0,
 		      "mark") &&
 	     succeeds(scif_fence_wait(own, mark), 0, "wait") && ok;

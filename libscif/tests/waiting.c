@@ -19,7 +19,13 @@
 #include "peer.h"
 #include "tap.h"
 
-enum { RING = 4095, LONG = 8192, SOON_MS = 300, RESCUE_MS = 8000 };
+enum {
+	RING = 4095,
+	LONG = 8192,
+	SOON_MS = 300,
+	RESCUE_MS = 8000, /* where the first one comes too early */
+	LATE_MS = 25000
+};
 
 static volatile sig_atomic_t signals;
 
@@ -87,7 +93,7 @@ static bool remembers_signal(int (*call)(int epd), int epd, int (*when)(void),
 {
 	bool ok;
 
-	begin_signals(RESCUE_MS * slowness());
+	begin_signals(LATE_MS * slowness());
 	hook_next(HOOK_SLEEP, when);
 	ok = fails(call(epd), EINTR, what);
 	hook_next(HOOK_SLEEP, NULL);
