@@ -72,13 +72,15 @@ static bool mic_region_take_dead(struct mic_ivs *ivs)
 {
 	u64 heartbeat[MIC_REGION_NODES];
 	u32 owner[MIC_REGION_NODES];
-	u32 i;
+	u32 i, ms;
 
 	for (i = 0; i < ivs->geo.nodes; i++) {
 		owner[i] = READ_ONCE(mic_region_node(ivs, i)->owner);
 		heartbeat[i] = READ_ONCE(mic_region_node(ivs, i)->heartbeat);
 	}
-	msleep(mic_dead_ms);
+	/* a beat's time each, of which one counts as such if all machines stand still */
+	for (ms = 0; ms < mic_dead_ms; ms += MIC_IVS_TICK_MS)
+		msleep(MIC_IVS_TICK_MS);
 	for (i = 0; i < ivs->geo.nodes; i++)
 		if (READ_ONCE(mic_region_node(ivs, i)->heartbeat) ==
 			    heartbeat[i] && mic_region_take(ivs, i, owner[i]))
