@@ -33,16 +33,16 @@ MODULE_PARM_DESC(nodes, "Nodes a region has room for, if this one formats it, 2 
  * @hdr: what it was
  * @beat: the nodes' hearts when it was that first; where there is no header, when one
  *	of them beat last
- * @since: when that was, in jiffies
+ * @silence: since then
  * @holder: whom the lock was seen with last
- * @locked: when that was seen first, in jiffies
+ * @locked: since when that has not changed
  */
 struct mic_watch {
 	struct mic_region_hdr hdr;
 	u64 beat[MIC_REGION_NODES];
-	unsigned long since;
+	struct mic_silence silence;
 	u32 holder;
-	unsigned long locked;
+	struct mic_silence locked;
 };
 
 /* Where things are follows from the sizes of region and lanes, and the number of nodes. */
@@ -246,16 +246,15 @@ static bool mic_region_is_foreign(const struct mic_region_hdr *hdr)
  * unlock it with, or 0.
  */
 static u32 mic_region_lock(struct mic_region_hdr *hdr, u32 *holder,
-			   unsigned long *since)
+			   struct mic_silence *silence)
 {
 	u32 now = READ_ONCE(hdr->lock), token = mic_region_random();
 
 	if (now != *holder) {
 		*holder = now;
-		*since = jiffies;
+		mic_silence_begin(silence);
 	}
-	if (now && time_before(jiffies,
-			       *since + msecs_to_jiffies(MIC_FORMAT_MS)))
+	if (!mic_silence_is_over(silence, MIC_FORMAT_MS) && now)
 		return 0;
 	return mic_cmpxchg_shared(&hdr->lock, now, token) == now ? token : 0;
 }
@@ -280,7 +279,7 @@ static void mic_watch_begin(struct mic_watch *watch, const struct mic_ivs *ivs)
 	for (i = 0; i < mic_region_possible_nodes(ivs); i++)
 		watch->beat[i] = READ_ONCE(mic_watch_node(ivs, i)->heartbeat);
 	mic_region_read_hdr(ivs->mem, &watch->hdr);
-	watch->since = jiffies;
+	mic_silence_begin(&watch->silence);
 }
 
 /* Is it still that? */
@@ -327,19 +326,17 @@ static bool mic_watch_is_quiet(struct mic_watch *watch,
 {
 	if (mic_watch_is_over(watch, ivs))
 		mic_watch_begin(watch, ivs);
-	return !mic_watch_any(ivs) ||
-	       time_after(jiffies, watch->since +
-				   msecs_to_jiffies(MIC_QUIET_MS));
+	return mic_silence_is_over(&watch->silence, MIC_QUIET_MS) ||
+	       !mic_watch_any(ivs);
 }
 
 /*
  * Have those who have entries beaten twice, or are they dead? Behind the entries that
  * the header has, if it is right, is what looks like entries at times.
  */
-static bool mic_watch_is_ripe(const struct mic_watch *watch,
-			      const struct mic_ivs *ivs)
+static bool mic_watch_is_ripe(struct mic_watch *watch, const struct mic_ivs *ivs)
 {
-	unsigned long ms = 0;
+	unsigned int ms = 0;
 	u32 i;
 
 	for (i = 0; i < mic_region_possible_nodes(ivs); i++) {
@@ -347,12 +344,12 @@ static bool mic_watch_is_ripe(const struct mic_watch *watch,
 
 		if (!READ_ONCE(entry->owner))
 			continue;
-		ms = max_t(unsigned long, ms, 3 * MIC_IVS_TICK_MS);
+		ms = max_t(unsigned int, ms, 3 * MIC_IVS_TICK_MS);
 		if (i < watch->hdr.nodes &&
 		    READ_ONCE(entry->heartbeat) - watch->beat[i] < 2)
 			ms = MIC_QUIET_MS;
 	}
-	return !ms || time_after(jiffies, watch->since + msecs_to_jiffies(ms));
+	return mic_silence_is_over(&watch->silence, ms) || !ms;
 }
 
 /*
@@ -435,9 +432,10 @@ static int mic_region_try(struct mic_ivs *ivs, struct mic_watch *watch)
 int mic_region_attach(struct mic_ivs *ivs)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(4 * MIC_FORMAT_MS);
-	struct mic_watch watch = { .locked = jiffies };
+	struct mic_watch watch = {};
 	int err;
 
+	mic_silence_begin(&watch.locked);
 	mic_watch_begin(&watch, ivs);
 	do {
 		err = mic_region_try(ivs, &watch);
@@ -525,7 +523,7 @@ void mic_region_restore(struct mic_ivs *ivs)
 
 	if (mic_region_stands(ivs))
 		return;
-	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_since);
+	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_silence);
 	if (!token)
 		return;
 	if (mic_region_has_own_entry(ivs)) {
@@ -578,7 +576,7 @@ bool mic_region_take_back(struct mic_ivs *ivs)
 	/* nor is anything written to what is another region */
 	if (mic_region_is_elsewhere(ivs))
 		return false;
-	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_since);
+	token = mic_region_lock(hdr, &ivs->lock_holder, &ivs->lock_silence);
 	if (!token)
 		return false;
 	taken = !mic_region_is_elsewhere(ivs) && mic_region_retake(ivs);

@@ -5,6 +5,7 @@
 #ifndef MIC_IVSHMEM_IVS_H
 #define MIC_IVSHMEM_IVS_H
 
+#include <linux/jiffies.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/notifier.h>
@@ -37,6 +38,43 @@ enum mic_ivs_limits {
 	MIC_GIDS_UNREAD = 1,		/* odd: no sequence that can be read */
 	MIC_IVS_SESSION_MS = 200,	/* from session to session, at least */
 };
+
+/**
+ * struct mic_silence - how long another node has not changed something
+ * @since: since when, in jiffies, or later: see mic_silence_is_over()
+ * @looked: when it was looked at last, in jiffies
+ */
+struct mic_silence {
+	unsigned long since;
+	unsigned long looked;
+};
+
+static inline void mic_silence_begin(struct mic_silence *silence)
+{
+	silence->since = jiffies;
+	silence->looked = silence->since;
+}
+
+/**
+ * mic_silence_is_over - has it lasted for so long?
+ * @silence: silence that is looked at now and then
+ * @ms: milliseconds
+ *
+ * Who has stood still himself can't tell whether the other node has, too, which is what
+ * machines of a busy host do: time in which nobody looked counts as two beats.
+ *
+ * Return: true if it has.
+ */
+static inline bool mic_silence_is_over(struct mic_silence *silence, unsigned int ms)
+{
+	const unsigned long most = msecs_to_jiffies(2 * MIC_IVS_TICK_MS);
+	unsigned long passed = jiffies - silence->looked;
+
+	silence->looked += passed;
+	if (passed > most)
+		silence->since += passed - most;
+	return time_after(silence->looked, silence->since + msecs_to_jiffies(ms));
+}
 
 /**
  * struct mic_geometry - where things are in the region; checked
@@ -75,10 +113,10 @@ struct mic_geometry {
  * @beacon: place in this machine's beacons
  * @other: owner that took it from this node
  * @other_beat: that one's heartbeat
- * @other_since: when that was seen first, in jiffies
+ * @other_silence: since when it has not changed
  * @elsewhere: the region was found to be another one, without this node
  * @lock_holder: whom the header's lock was seen with last
- * @lock_since: when that was seen first, in jiffies
+ * @lock_silence: since when that has not changed
  * @vectors: interrupts; 0: poll
  * @irq: their numbers
  * @doorbell: number that rings this node
@@ -115,10 +153,10 @@ struct mic_ivs {
 	u32 beacon;
 	u32 other;
 	u64 other_beat;
-	unsigned long other_since;
+	struct mic_silence other_silence;
 	bool elsewhere;
 	u32 lock_holder;
-	unsigned long lock_since;
+	struct mic_silence lock_silence;
 	int vectors;
 	int irq[MIC_IVS_VECTORS];
 	u32 doorbell;
@@ -193,7 +231,7 @@ static inline bool mic_ivs_has_slices(const struct mic_ivs *ivs)
 }
 
 /* main.c: the PCI device */
-extern struct workqueue_struct *mic_ivs_wq;
+extern struct workqueue_struct *mic_share_wq;
 void mic_ivs_ring(struct mic_ivs *ivs, u32 doorbell, u32 vector);
 
 /* sysfs.c: what programs ask of a region */

@@ -14,8 +14,12 @@
 #define MIC_IVS_POSITION	0x08	/* this device's own number */
 #define MIC_IVS_DOORBELL	0x0c	/* number << 16 | vector */
 
-/* Of its own: a heart has to beat, and memory to be given back, also without memory. */
-struct workqueue_struct *mic_ivs_wq;
+/*
+ * A heart has to beat, and memory to be given back, also without memory. Of each its own:
+ * what gives back waits for others that do so, who may want memory.
+ */
+static struct workqueue_struct *mic_ivs_wq;
+struct workqueue_struct *mic_share_wq;
 
 /* What takes a device away waits for others that have no memory set aside. */
 static struct workqueue_struct *mic_ivs_release_wq;
@@ -470,11 +474,13 @@ static int __init mic_ivs_init(void)
 	mic_ivs_wq = alloc_workqueue("mic_ivs", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!mic_ivs_wq)
 		return -ENOMEM;
-	mic_ivs_release_wq = alloc_workqueue("mic_ivs_release", WQ_UNBOUND, 0);
-	if (!mic_ivs_release_wq) {
-		err = -ENOMEM;
+	err = -ENOMEM;
+	mic_share_wq = alloc_workqueue("mic_share", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!mic_share_wq)
 		goto err_wq;
-	}
+	mic_ivs_release_wq = alloc_workqueue("mic_ivs_release", WQ_UNBOUND, 0);
+	if (!mic_ivs_release_wq)
+		goto err_share;
 	mic_beacons_create();
 	err = pci_register_driver(&mic_ivs_driver);
 	if (err)
@@ -484,6 +490,8 @@ static int __init mic_ivs_init(void)
 err_beacons:
 	mic_beacons_destroy();
 	destroy_workqueue(mic_ivs_release_wq);
+err_share:
+	destroy_workqueue(mic_share_wq);
 err_wq:
 	destroy_workqueue(mic_ivs_wq);
 	return err;
@@ -495,6 +503,7 @@ static void __exit mic_ivs_exit(void)
 	pci_unregister_driver(&mic_ivs_driver);
 	destroy_workqueue(mic_ivs_release_wq);
 	mic_beacons_destroy();
+	destroy_workqueue(mic_share_wq);
 	destroy_workqueue(mic_ivs_wq);
 }
 module_exit(mic_ivs_exit);

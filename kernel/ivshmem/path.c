@@ -362,26 +362,6 @@ void mic_path_control(struct mic_path *path)
 		mic_path_go_up(path);
 }
 
-/*
- * Who has stood still himself can't tell whether the other node has, too, which is what
- * machines of a busy host do: that time counts as two beats.
- */
-static void mic_path_excuse(struct mic_path *path)
-{
-	const unsigned long most = msecs_to_jiffies(2 * MIC_IVS_TICK_MS);
-	unsigned long passed = jiffies - path->looked;
-
-	path->looked += passed;
-	if (passed > most)
-		path->last += passed - most;
-}
-
-static void mic_path_heard(struct mic_path *path)
-{
-	path->last = jiffies;
-	path->looked = path->last;
-}
-
 /**
  * mic_path_look - is the other node alive?
  * @path: path; called by the tick only
@@ -392,17 +372,15 @@ void mic_path_look(struct mic_path *path)
 	/* the beat before what was announced before it */
 	u64 heartbeat = virt_load_acquire(&path->entry->heartbeat);
 
-	mic_path_excuse(path);
 	if (owner != path->peer) {
 		WRITE_ONCE(path->peer, owner);
 		WRITE_ONCE(path->alive, false);
 		path->heartbeat = heartbeat;
 	} else if (owner && heartbeat != path->heartbeat) {
 		path->heartbeat = heartbeat;
-		mic_path_heard(path);
+		mic_silence_begin(&path->silence);
 		WRITE_ONCE(path->alive, true);
-	} else if (time_after(jiffies, path->last +
-			      msecs_to_jiffies(mic_dead_ms))) {
+	} else if (mic_silence_is_over(&path->silence, mic_dead_ms)) {
 		WRITE_ONCE(path->alive, false);
 	}
 	if (READ_ONCE(path->nshares) || READ_ONCE(path->nleases))
@@ -431,7 +409,7 @@ void mic_path_park(struct mic_path *path)
 void mic_path_unpark(struct mic_path *path)
 {
 	/* it has slept, the other node perhaps not */
-	mic_path_heard(path);
+	mic_silence_begin(&path->silence);
 	kthread_unpark(path->task);
 }
 
@@ -484,7 +462,7 @@ struct mic_path *mic_path_create(struct mic_ivs *ivs, u32 slot)
 	path->slot = slot;
 	path->entry = mic_region_node(ivs, slot);
 	path->vector = -1;
-	mic_path_heard(path);
+	mic_silence_begin(&path->silence);
 	path->again = jiffies;
 	mutex_init(&path->rx_mutex);
 	mutex_init(&path->tx_mutex);

@@ -161,8 +161,7 @@ struct mic_range {
  *
  * @peer: owner of the entry, seen by the tick
  * @heartbeat: last seen, by the tick
- * @last: when that was, in jiffies, or later: see mic_path_excuse()
- * @looked: when the tick looked last, in jiffies
+ * @silence: since then
  * @alive: written by the tick
  *
  * @tx_ch: channel to the other node
@@ -253,8 +252,7 @@ struct mic_path {
 
 	u32 peer;
 	u64 heartbeat;
-	unsigned long last;
-	unsigned long looked;
+	struct mic_silence silence;
 	bool alive;
 
 	struct mic_region_channel *tx_ch;

@@ -177,10 +177,10 @@ bool mic_region_retake(struct mic_ivs *ivs)
 	if (owner != ivs->other || heartbeat != ivs->other_beat) {
 		ivs->other = owner;
 		ivs->other_beat = heartbeat;
-		ivs->other_since = jiffies;
+		mic_silence_begin(&ivs->other_silence);
 	}
-	if (owner && owner != ivs->owner && time_before(jiffies, ivs->other_since +
-				 msecs_to_jiffies(mic_dead_ms)))
+	if (!mic_silence_is_over(&ivs->other_silence, mic_dead_ms) && owner &&
+	    owner != ivs->owner)
 		return false;
 	ivs->owner = mic_region_random();
 	return mic_region_take(ivs, ivs->slot, owner);

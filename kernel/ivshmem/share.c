@@ -68,7 +68,7 @@ static void mic_share_work(struct work_struct *work)
 void mic_share_wake(struct mic_path *path)
 {
 	if (path->granted)
-		queue_work(mic_ivs_wq, &path->share_work);
+		queue_work(mic_share_wq, &path->share_work);
 }
 
 /**
