@@ -3,6 +3,7 @@
  * Multicast groups: who gets a datagram, and who does not.
  */
 #include <endian.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -123,7 +124,8 @@ static bool has_imm(uint64_t id)
 	return id % 2;
 }
 
-static bool send_datagram(struct stage *stage, uint64_t id, uint32_t qkey)
+static bool send_from(struct stage *stage, struct endpoint *sender, uint64_t id,
+		      uint32_t qkey)
 {
 	struct setup *setup = stage->setup;
 	struct ibv_sge sge = region_sge(&setup->a_mem, 0, 8);
@@ -135,8 +137,13 @@ static bool send_datagram(struct stage *stage, uint64_t id, uint32_t qkey)
 	wr.wr.ud.ah = stage->ah;
 	wr.wr.ud.remote_qpn = MULTICAST_QPN;
 	wr.wr.ud.remote_qkey = qkey;
-	post_send(&stage->sender, &wr);
-	return cq_expect(stage->sender.send_cq, id, IBV_WC_SUCCESS);
+	post_send(sender, &wr);
+	return cq_expect(sender->send_cq, id, IBV_WC_SUCCESS);
+}
+
+static bool send_datagram(struct stage *stage, uint64_t id, uint32_t qkey)
+{
+	return send_from(stage, &stage->sender, id, qkey);
 }
 
 static bool gets(struct stage *stage, unsigned int who, uint64_t id)
@@ -268,6 +275,46 @@ static bool sender_is_member(struct stage *stage)
 	       cq_expect(stage->sender.recv_cq, 9, IBV_WC_SUCCESS);
 }
 
+/* The sender's queue pair, made anew to get none of its own. */
+static void block_loopback(struct endpoint *sender)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = sender->send_cq,
+		.recv_cq = sender->recv_cq,
+		.cap = { sender->options.depth, sender->options.depth, 1, 1 },
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
+		.pd = sender->dev->pd,
+		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+	};
+
+	tap_must(!ibv_destroy_qp(sender->qp), "ibv_destroy_qp fails");
+	sender->qp = ibv_create_qp_ex(sender->dev->ctx, &init);
+	if (!sender->qp)
+		bail("ibv_create_qp_ex: %s", strerror(errno));
+	endpoint_connect(sender, NULL);
+}
+
+/* What others of its device send it gets. */
+static bool sender_wants_none(struct stage *stage)
+{
+	struct ibv_sge sge = region_sge(&stage->setup->a_mem, SLOT_BYTES,
+					SLOT_BYTES);
+
+	block_loopback(&stage->sender);
+	post_recv(&stage->sender, 9, &sge, 1);
+	return join(&stage->sender, &stage->group) &&
+	       join(&stage->members[1], &stage->group) &&
+	       join(&stage->members[5], &stage->group) &&
+	       reaches(stage, 1, 0x22) &&
+	       check(cq_stays_empty(stage->sender.recv_cq, 0),
+		     "the sender gets its own") &&
+	       check(send_from(stage, &stage->members[0], 2, ENDPOINT_QKEY),
+		     "sending") &&
+	       cq_expect(stage->sender.recv_cq, 9, IBV_WC_SUCCESS);
+}
+
 /* One without a receive loses it, and the others don't notice. */
 static bool no_receive(struct stage *stage)
 {
@@ -376,6 +423,7 @@ static const struct {
 	{ joined_twice, "joining twice is joining once", false },
 	{ two_lids, "joining with two LIDs is leaving twice", false },
 	{ sender_is_member, "a sender that is a member", false },
+	{ sender_wants_none, "a sender that wants none of its own", false },
 	{ no_receive, "a member without a receive", false },
 	{ wrong_qkey, "a wrong Q_Key", false },
 	{ refused, "what is refused", false },

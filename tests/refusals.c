@@ -123,10 +123,10 @@ static int type_of_vendor(void)
 	return create_type(IBV_QPT_DRIVER);
 }
 
-static int with_flags(uint32_t flags)
+static int of_type_with_flags(enum ibv_qp_type type, uint32_t flags)
 {
 	struct ibv_qp_init_attr_ex attr =
-		qp_attr(IBV_QPT_UD, IBV_QP_INIT_ATTR_CREATE_FLAGS);
+		qp_attr(type, IBV_QP_INIT_ATTR_CREATE_FLAGS);
 
 	attr.create_flags = flags;
 	/* of another queue pair, if it asks for that */
@@ -134,16 +134,22 @@ static int with_flags(uint32_t flags)
 	return create_qp(&attr);
 }
 
+static int with_flags(uint32_t flags)
+{
+	return of_type_with_flags(IBV_QPT_UD, flags);
+}
+
 /* The first that is not refused as the others are, or what they all say. */
 static int flags(void)
 {
 	static const uint32_t others[] = {
-		IBV_QP_CREATE_SCATTER_FCS,
 		IBV_QP_CREATE_CVLAN_STRIPPING,
 		IBV_QP_CREATE_SOURCE_QPN,
 		IBV_QP_CREATE_PCI_WRITE_END_PADDING,
+		IBV_QP_CREATE_PCI_WRITE_END_PADDING |
+			IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
 	};
-	int error = with_flags(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB), other;
+	int error = with_flags(IBV_QP_CREATE_SCATTER_FCS), other;
 	unsigned int i;
 
 	for (i = 0; i < COUNT(others); i++) {
@@ -153,6 +159,18 @@ static int flags(void)
 			return other;
 	}
 	return error;
+}
+
+/* A connection has no multicasts. */
+static int loopback_of_rc(void)
+{
+	return of_type_with_flags(IBV_QPT_RC,
+				  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
+}
+
+static int loopback_of_ud(void)
+{
+	return with_flags(IBV_QP_CREATE_BLOCK_SELF_MCAST_LB);
 }
 
 /* Else the flags say nothing. */
@@ -251,7 +269,9 @@ static const struct {
 	{ "queue pairs of raw packets", raw_packets, EOPNOTSUPP },
 	{ "queue pairs of a vendor's type", type_of_vendor, EOPNOTSUPP },
 	{ "queue pairs with a flag", flags, EOPNOTSUPP },
-	{ "but with flags that are 0", no_flags, 0 },
+	{ "RC without its own multicasts", loopback_of_rc, EOPNOTSUPP },
+	{ "but UD without its own multicasts", loopback_of_ud, 0 },
+	{ "and with flags that are 0", no_flags, 0 },
 	{ "queue pairs with TSO", with_tso, EOPNOTSUPP },
 	{ "queue pairs with RSS", with_rss, EOPNOTSUPP },
 	{ "ibv_set_ece", set_ece, EOPNOTSUPP },

@@ -85,17 +85,31 @@ static int mic_ah_alloc_handle(struct mic_dev *dev, struct mic_ah *ah,
 	return err < 0 ? err : 0;
 }
 
+static void mic_ah_free_handle(struct mic_dev *dev, const struct mic_ah *ah)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(&dev->ahs, flags);
+	__xa_erase(&dev->ahs, ah->handle);
+	xa_unlock_irqrestore(&dev->ahs, flags);
+}
+
 /*
  * ib_core marks a GID's entry, then says that it is gone: mic_ah_del_gid(). When the
- * netdev is taken off it depends on the kernel's version.
+ * netdev is taken off it depends on the kernel's version. The GID may have come back
+ * since, as another entry, which has not been told to this handle either.
+ *
+ * Return: 0, or -ENODEV.
  */
-static void mic_av_watch(struct mic_av *av, const struct ib_gid_attr *attr)
+static int mic_av_check(const struct ib_gid_attr *attr)
 {
+	struct net_device *ndev;
+
 	smp_mb();	/* the handle can be found, or its GID is seen to be gone */
 	rcu_read_lock();
-	if (IS_ERR(rdma_read_gid_attr_ndev_rcu(attr)))
-		WRITE_ONCE(av->gone, true);
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
 	rcu_read_unlock();
+	return PTR_ERR_OR_ZERO(ndev);
 }
 
 /* Return: 0, or -ENODEV if the GID that it sends from is gone. */
@@ -140,7 +154,9 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		err = mic_ah_alloc_handle(dev, ah, gfp);
 	if (err)
 		goto err_free;
-	mic_av_watch(ah->av, ah->av->sgid_attr);
+	err = mic_av_check(ah->av->sgid_attr);
+	if (err)
+		goto err_handle;
 	ah->static_rate = rdma_ah_get_static_rate(init->ah_attr);
 	if (udata) {
 		resp.ah_handle = ah->handle;
@@ -151,7 +167,7 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 	return 0;
 
 err_handle:
-	xa_erase_irq(&dev->ahs, ah->handle);
+	mic_ah_free_handle(dev, ah);
 err_free:
 	kfree_rcu(ah->av, rcu);
 err_count:
@@ -163,11 +179,8 @@ int mic_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
 	struct mic_dev *dev = to_mic_dev(ibah->device);
 	struct mic_ah *ah = to_mic_ah(ibah);
-	unsigned long irq;
 
-	xa_lock_irqsave(&dev->ahs, irq);
-	__xa_erase(&dev->ahs, ah->handle);
-	xa_unlock_irqrestore(&dev->ahs, irq);
+	mic_ah_free_handle(dev, ah);
 	kfree_rcu(ah->av, rcu);
 	atomic_dec(&dev->nah);
 	return 0;
@@ -201,7 +214,7 @@ void mic_ah_del_gid(const struct ib_gid_attr *attr)
 	unsigned long handle;
 	struct mic_av *av;
 
-	smp_mb();	/* pairs with mic_av_watch() */
+	smp_mb();	/* pairs with mic_av_check() */
 	rcu_read_lock();
 	xa_for_each(&dev->ahs, handle, av) {
 		if (av->sgid_attr == attr)

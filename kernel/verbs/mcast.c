@@ -111,6 +111,13 @@ int mic_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	return 0;
 }
 
+static bool mic_member_wants(const struct mic_member *member, const struct mic_dev *dev,
+			     const struct mic_op *op)
+{
+	return !member->qp->no_loopback || op->src != dev->node ||
+	       op->src_qpn != member->qp->qpn;
+}
+
 /**
  * mic_mcast_deliver - hand a datagram to all members of its group
  * @dev: device
@@ -130,7 +137,8 @@ void mic_mcast_deliver(struct mic_dev *dev, struct mic_op *op,
 	idx = srcu_read_lock(&mic_members_srcu);
 	hlist_for_each_entry_srcu(member, mic_members_of(dev, mgid), entry,
 				  srcu_read_lock_held(&mic_members_srcu)) {
-		if (memcmp(&member->mgid, mgid, sizeof(*mgid)))
+		if (memcmp(&member->mgid, mgid, sizeof(*mgid)) ||
+		    !mic_member_wants(member, dev, op))
 			continue;
 		deliver(member->qp, op);
 		op->copies++;

@@ -142,7 +142,8 @@ static int mic_qp_check_init(const struct ib_qp_init_attr *init)
 	default:
 		return -EOPNOTSUPP;
 	}
-	if (init->create_flags)
+	if (init->create_flags && (init->qp_type != IB_QPT_UD || init->create_flags !=
+				   IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK))
 		return -EOPNOTSUPP;
 	if (init->qp_type == IB_QPT_XRC_TGT)
 		return init->xrcd ? 0 : -EINVAL;
@@ -237,6 +238,7 @@ static void mic_qp_init(struct mic_qp *qp, struct ib_qp *ibqp,
 	qp->counters = qp->dev->counters;
 	qp->type = init->qp_type;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->no_loopback = init->create_flags & IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	qp->send_cq = init->send_cq ? to_mic_cq(init->send_cq) : NULL;
 	qp->recv_cq = init->recv_cq ? to_mic_cq(init->recv_cq) : NULL;
 	qp->xrcd = init->qp_type == IB_QPT_XRC_TGT ? init->xrcd : NULL;

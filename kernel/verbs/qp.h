@@ -253,6 +253,7 @@ struct mic_resp {
  * @qpn: number
  * @type: enum ib_qp_type
  * @sig_all: every send completes visibly
+ * @no_loopback: it gets none of its own multicasts
  * @comm_est: the event was given
  * @last_wqe: the event was given
  * @unread: events
@@ -296,6 +297,7 @@ struct mic_qp {
 	u32 qpn;
 	u8 type;
 	bool sig_all;
+	bool no_loopback;
 	bool comm_est;
 	bool last_wqe;
 	struct mic_unread unread;

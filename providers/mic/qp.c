@@ -97,7 +97,9 @@ static bool attr_supported(const struct ibv_qp_init_attr_ex *attr)
 		return false;
 	/* the kernel says EINVAL to some */
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
-	    attr->create_flags)
+	    attr->create_flags &&
+	    (attr->qp_type != IBV_QPT_UD ||
+	     attr->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
 		return false;
 	return !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
 	       mic_qp_ex_supported(send_ops(attr->qp_type),
