@@ -69,13 +69,25 @@ perftest_of() {
 	return $status
 }
 
+# wait_first PID...: for the one that ends first, which is $pid then. Of who has ended
+# some time before wait -n may know nothing any more.
+wait_first() {
+	for pid; do
+		kill -0 "$pid" 2>/dev/null || {
+			wait "$pid"
+			return
+		}
+	done
+	wait -n -p pid "$@"
+}
+
 # wait_both SERVER CLIENT: when one fails the other would wait for ever.
 wait_both() {
 	local pids=("$@") pid status
 
 	while [ ${#pids[@]} -gt 0 ]; do
 		status=0
-		wait -n -p pid "${pids[@]}" || status=$?
+		wait_first "${pids[@]}" || status=$?
 		if [ "$status" -ne 0 ]; then
 			for pid in "$@"; do
 				kill "$pid" 2>/dev/null
