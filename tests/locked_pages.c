@@ -22,7 +22,6 @@
 enum {
 	MOST_PAGES = 64,
 	FILL_BYTE = 0x5c,
-	LET_GO_MS = 10000,
 };
 
 struct stage {
@@ -69,7 +68,7 @@ static int64_t pins(void)
 
 static bool are_let_go(int64_t before)
 {
-	const uint64_t end = now_ms() + LET_GO_MS;
+	const uint64_t end = deadline();
 	int64_t after;
 
 	while ((after = pins()) != before && now_ms() < end)

@@ -95,13 +95,17 @@ expect_failure() {
 	fi
 }
 
-# wait_until SECONDS COMMAND...: until COMMAND succeeds.
+# wait_until SECONDS COMMAND...: until COMMAND succeeds; for a minute at least, and once
+# more after that: machines stand still at times.
 wait_until() {
-	local end=$((SECONDS + $1 * SLOW))
+	local end=$((SECONDS + ($1 < 60 ? 60 : $1) * SLOW))
 
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ "$SECONDS" -lt "$end" ] || return 1
+		[ "$SECONDS" -lt "$end" ] || {
+			"$@" >/dev/null 2>&1
+			return
+		}
 		sleep 0.1
 	done
 }
