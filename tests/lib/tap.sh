@@ -110,6 +110,16 @@ wait_until() {
 	done
 }
 
+# once_of TIMES COMMAND...: COMMAND succeeds once of so many times, and then no more.
+once_of() {
+	local i
+
+	for ((i = 0; i < $1; i++)); do
+		"${@:2}" && return
+	done
+	return 1
+}
+
 ended=0
 
 # ends PID SECONDS: the process ends in time; its status is in $ended.
