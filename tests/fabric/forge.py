@@ -41,7 +41,7 @@ FIELDS = ("code", "flags", "service", "ipv4", "src_qpn", "dst_qpn", "psn", "npsn
           "seg_len", "ex", "qkey", "pkey_index", "vlan_id", "sl",
           "traffic_class", "hop_limit", "zero0", "flow_label", "zero1",
           "sgid", "dgid", "dmac", "smac")
-PATIENCE = 20
+PATIENCE = 60
 EXTENTS = "extents-"
 
 
@@ -125,6 +125,10 @@ class Peer(Impostor):
                 pass
             time.sleep(0.001)
         sys.exit("there is no path")
+
+    def is_taken(self, lane):
+        """Node 0 has read all that is in the lane."""
+        return self.region.read(self.out + 64 + 4 * lane, 4) == self.head[lane]
 
     def base(self, channel, lane):
         number = (channel - self.region.channels) // CHANNEL
@@ -451,6 +455,13 @@ def sums(peer, starts):
         vnet = struct.pack("<BBHHHH", 1, 0, 0, 0, start, 0)
         peer.live()
         peer.send(FRAME, (head + vnet).ljust(64, b"\0") + data)
+    end = time.monotonic() + PATIENCE
+    while not peer.is_taken(FRAME):
+        peer.live()
+        if time.monotonic() > end:
+            sys.exit("node 0 does not read the frames")
+        time.sleep(0.01)
+    time.sleep(0.5)
 
 
 def number(rng):
@@ -537,7 +548,6 @@ def main():
             return
         if mode == "sums":
             sums(peer, [int(word) for word in sys.argv[4:]])
-            time.sleep(0.5)
             return
         for line in sys.argv[4:]:
             if line.startswith("lie="):

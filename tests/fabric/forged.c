@@ -102,8 +102,8 @@ static void connect_queue(struct endpoint *ep, const struct forgery *forgery)
 
 	if (forgery && forgery->access)
 		options.access = forgery->access;
-	/* what is repeated waits for a new session */
-	options.timeout = 17;
+	/* what is repeated waits for a new session, which may be late */
+	options.timeout = 19;
 	endpoint_create(ep, &dev, &options);
 	peer = endpoint_address(ep);
 	if (!forgery || !forgery->own)

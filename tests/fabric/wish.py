@@ -50,12 +50,6 @@ def until(peer, look):
     sys.exit("node 0 does nothing")
 
 
-def answers_are_taken(peer):
-    """Who leaves before that may take the last one with him."""
-    return peer.region.read(peer.out + 64 + 4 * RESPONSE, 4) == \
-        peer.head[RESPONSE]
-
-
 def next_request(peer):
     record = peer.receive(REQUEST)
     return record if record and record[4] == TYPE_REQUEST else None
@@ -80,7 +74,8 @@ def main():
             ask(peer)
             give_room(peer, ROOM)
             peer.answer(record)
-        until(peer, lambda: answers_are_taken(peer))
+        # who leaves before that may take the last one with him
+        until(peer, lambda: peer.is_taken(RESPONSE))
         print(missing)
     finally:
         peer.region.write(peer.entry, 4, 0)
