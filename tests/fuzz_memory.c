@@ -331,6 +331,7 @@ static void round_of_chaos(struct random_state *random, unsigned int steps)
 	if (!map_count || pthread_create(&thread, NULL, scribbler, &scribbling))
 		exit(1);
 	for (i = 0; i < steps; i++) {
+		fuzz_step();
 		post_something(random);
 		call_something(random, fd);
 		arm_something(random);

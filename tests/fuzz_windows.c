@@ -267,6 +267,7 @@ static void calls(struct random_state *random, unsigned int steps)
 	    pthread_create(&thread, NULL, touch_all_the_time, &seed))
 		exit(1);
 	while (steps--) {
+		fuzz_step();
 		switch (random_below(random, 11)) {
 		case 0:
 			fuzz_import(random);

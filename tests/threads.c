@@ -46,14 +46,23 @@ struct worker {
 	struct stage *stage;
 	pthread_t thread;
 	unsigned int index;
+	unsigned int completed; /* as it has seen */
+	uint64_t end;
 };
 
-static bool goes_on(struct stage *stage, uint64_t end)
+/* There is time as long as requests complete. */
+static bool goes_on(struct worker *worker)
 {
-	if (now_ms() > end)
+	struct stage *stage = worker->stage;
+	unsigned int completed = atomic_load(&stage->completed);
+
+	if (completed != worker->completed) {
+		worker->completed = completed;
+		worker->end = deadline();
+	}
+	if (now_ms() > worker->end)
 		atomic_store(&stage->failed, true);
-	return !atomic_load(&stage->failed) &&
-	       atomic_load(&stage->completed) < TOTAL;
+	return !atomic_load(&stage->failed) && completed < TOTAL;
 }
 
 static void run_threads(struct stage *stage, void *(*main)(void *))
@@ -62,8 +71,11 @@ static void run_threads(struct stage *stage, void *(*main)(void *))
 	unsigned int i;
 
 	for (i = 0; i < THREADS; i++) {
-		workers[i].stage = stage;
-		workers[i].index = i;
+		workers[i] = (struct worker){
+			.stage = stage,
+			.index = i,
+			.end = deadline(),
+		};
 		if (pthread_create(&workers[i].thread, NULL, main, &workers[i]))
 			bail("no thread");
 	}
@@ -142,9 +154,8 @@ static void *post_and_poll(void *argument)
 	struct worker *worker = argument;
 	struct stage *stage = worker->stage;
 	unsigned int mine = atomic_fetch_add(&stage->next, 1);
-	uint64_t end = deadline();
 
-	while (goes_on(stage, end)) {
+	while (goes_on(worker)) {
 		post_next(stage, &mine);
 		poll_some(stage, stage->a.send_cq);
 	}
@@ -260,11 +271,10 @@ static void *receive(void *argument)
 	struct worker *worker = argument;
 	struct stage *stage = worker->stage;
 	unsigned int mine = atomic_fetch_add(&stage->next, 1), sent = 0;
-	uint64_t end = deadline();
 	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);
 	struct ibv_wc wc;
 
-	while (goes_on(stage, end)) {
+	while (goes_on(worker)) {
 		if (mine < TOTAL && post_receive(stage, mine))
 			mine = atomic_fetch_add(&stage->next, 1);
 		if (!worker->index && sent < TOTAL &&
@@ -360,12 +370,14 @@ static void *post_timed(void *argument)
 
 	while (wr.wr_id < REQUESTS && !atomic_load(&stage->failed)) {
 		error = try_post_send(&stage->timed_a[worker->index], &wr);
-		if (!error)
+		if (!error) {
 			wr.wr_id++;
-		else if (error == ENOMEM && now_ms() < end)
+			end = deadline();
+		} else if (error == ENOMEM && now_ms() < end) {
 			sched_yield();
-		else
+		} else {
 			atomic_store(&stage->failed, true);
+		}
 	}
 	return NULL;
 }
@@ -392,6 +404,7 @@ static bool in_order_of_time(struct ibv_cq_ex *cq)
 			count++;
 		} while (ok && !ibv_next_poll(cq));
 		ibv_end_poll(cq);
+		end = deadline();
 	}
 	return ok;
 }

@@ -187,6 +187,7 @@ static void *poster_main(void *argument)
 		if (!error) {
 			posted++;
 			round = 0;
+			end = deadline();
 		} else if (error == ENOMEM) {
 			relax(round++);
 		} else {

@@ -176,6 +176,7 @@ static void round_of_calls(struct random_state *random, unsigned int steps)
 	random_seed(&worker.random, random_next(random));
 	record();
 	while (steps--) {
+		fuzz_step();
 		switch (random_below(random, 64)) {
 		case 0:
 			replay_fresh(random);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "event.h"
+#include "fuzz.h"
 #include "objects.h"
 #include "tap.h"
 
@@ -118,6 +119,7 @@ void one_step(struct worker *worker)
 	void **object = &worker->objects[kind][below(worker, SLOTS)];
 	const struct kind_ops *ops = ops_of(kind);
 
+	fuzz_step();
 	if (!*object) {
 		*object = ops->create(worker);
 		atomic_fetch_add(&made[kind], !!*object);

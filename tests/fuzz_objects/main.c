@@ -32,6 +32,7 @@ static void destroy_all(struct worker *worker)
 
 	for (round = 0; round < 2; round++) {
 		for (kind = KINDS - 1; kind >= 0; kind--) {
+			fuzz_step();
 			for (slot = 0; slot < SLOTS; slot++) {
 				void **object = &worker->objects[kind][slot];
 

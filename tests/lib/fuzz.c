@@ -18,6 +18,8 @@
 #include "tap.h"
 
 enum { MAX_FD = 64, MAX_GOALS = 32, WATCH_MS = 5000 };
+/* What is counted: goals, and behind them the steps. */
+enum { STEPS = MAX_GOALS, COUNTS };
 
 const char *fuzz_device, *fuzz_peer;
 
@@ -28,7 +30,7 @@ static unsigned int hangs;
 
 static void share_counts(void)
 {
-	counts = mmap(NULL, MAX_GOALS * sizeof(*counts), PROT_READ | PROT_WRITE,
+	counts = mmap(NULL, COUNTS * sizeof(*counts), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (counts == MAP_FAILED)
 		bail("no memory that is shared");
@@ -42,6 +44,11 @@ void fuzz_count(unsigned int goal)
 void fuzz_add(unsigned int goal, unsigned int n)
 {
 	atomic_fetch_add(&counts[goal], n);
+}
+
+void fuzz_step(void)
+{
+	fuzz_count(STEPS);
 }
 
 /* @share: of a process's own number of steps, all processes together. */
@@ -148,15 +155,30 @@ static bool ended_well(int status, unsigned int fate)
 		     WEXITSTATUS(status));
 }
 
-/* Whether a process may hang or not: killed, it has to be gone. */
+/* A step may wait for more than one thing. */
+static uint64_t step_deadline(void)
+{
+	return now_ms() + 2 * (deadline() - now_ms());
+}
+
+/*
+ * Whether a process may hang or not: killed, it has to be gone. It has time as long as
+ * it makes steps.
+ */
 static bool await(pid_t pid, struct neighbours *neighbours, unsigned int fate)
 {
-	uint64_t end = now_ms() + 2 * (deadline() - now_ms());
+	unsigned int steps = atomic_load(&counts[STEPS]), now;
+	uint64_t end = step_deadline();
 	bool ok = true, killed = false;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		ok = ok && neighbours_work(neighbours);
+		now = atomic_load(&counts[STEPS]);
+		if (now != steps) {
+			steps = now;
+			end = step_deadline();
+		}
 		if (now_ms() < end)
 			continue;
 		if (killed)

@@ -9,7 +9,7 @@
 
 #include "pattern.h"
 
-/* What the process does: @steps of it, with numbers from @random. */
+/* What the process does: @steps of it, with numbers from @random, and fuzz_step() each. */
 typedef void (*fuzz_main)(struct random_state *random, unsigned int steps);
 
 /* What such a process may bring on itself. */
@@ -32,6 +32,9 @@ struct fuzz_goal {
 void fuzz_count(unsigned int goal);
 /* As many more. */
 void fuzz_add(unsigned int goal, unsigned int n);
+
+/* Another step is made: the process does not hang. Its children may call it, too. */
+void fuzz_step(void);
 
 /*
  * Run @main in processes of their own, one after the other, each with its own
