@@ -45,12 +45,11 @@ static const struct {
 
 static uint64_t before[COUNTERS], direct_before;
 
-/* sysfs may show values that are 10 ms old. */
 static void remember(void)
 {
 	size_t i;
 
-	sleep_ms(50);
+	counter_settle();
 	for (i = 0; i < COUNTERS; i++)
 		before[i] = counter(counted[i].direct) +
 			    counter(counted[i].engine);
@@ -62,7 +61,7 @@ static bool grew(void)
 	uint64_t now;
 	size_t i;
 
-	sleep_ms(50);
+	counter_settle();
 	for (i = 0; i < COUNTERS; i++) {
 		now = counter(counted[i].direct) + counter(counted[i].engine);
 		if (!check(now - before[i] == counted[i].expected,

@@ -10,10 +10,8 @@ SEQUENCE_DROPS=2
 sequence() {
 	local before
 
-	before=$(sequence_drops)
+	before=$(settled sequence_drops)
 	cases_of "$@"
-	# sysfs may show values that are 10 ms old
-	sleep 0.1
 	expect "each message that is dropped is counted once" \
-		[ "$(sequence_drops)" -eq $((before + SEQUENCE_DROPS)) ]
+		[ "$(settled sequence_drops)" -eq $((before + SEQUENCE_DROPS)) ]
 }

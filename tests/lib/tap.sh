@@ -120,6 +120,20 @@ once_of() {
 	return 1
 }
 
+# settled COMMAND...: what it says of counters in sysfs when that stays: it may be 10 ms
+# old, and older where the kernel's ticks are late.
+settled() {
+	local before now
+
+	now=$("$@")
+	until [ "$now" = "${before-}" ]; do
+		before=$now
+		sleep 0.1
+		now=$("$@")
+	done
+	echo "$now"
+}
+
 ended=0
 
 # ends PID SECONDS: the process ends in time; its status is in $ended.
