@@ -281,7 +281,12 @@ static void block_loopback(struct endpoint *sender)
 	struct ibv_qp_init_attr_ex init = {
 		.send_cq = sender->send_cq,
 		.recv_cq = sender->recv_cq,
-		.cap = { sender->options.depth, sender->options.depth, 1, 1 },
+		.cap = {
+			.max_send_wr = sender->options.depth,
+			.max_recv_wr = sender->options.depth,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+		},
 		.qp_type = IBV_QPT_UD,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
