@@ -263,8 +263,10 @@ int mic_counter_dealloc(struct rdma_counter *counter)
 	mutex_lock(&dev->direct_lock);
 	xa_erase(&dev->qp_counters, counter->id);
 	mic_counter_sum(dev, own, dev->counted_before);
-	list_for_each_entry_safe(qp, next, &own->qps, counter_entry)
+	list_for_each_entry_safe(qp, next, &own->qps, counter_entry) {
 		list_del_init(&qp->counter_entry);
+		qp->counters = dev->counters;
+	}
 	mutex_unlock(&dev->direct_lock);
 	free_percpu(own->counters);
 	kfree(own);
