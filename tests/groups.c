@@ -3,7 +3,6 @@
  * Multicast groups: who gets a datagram, and who does not.
  */
 #include <endian.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -275,39 +274,14 @@ static bool sender_is_member(struct stage *stage)
 	       cq_expect(stage->sender.recv_cq, 9, IBV_WC_SUCCESS);
 }
 
-/* The sender's queue pair, made anew to get none of its own. */
-static void block_loopback(struct endpoint *sender)
-{
-	struct ibv_qp_init_attr_ex init = {
-		.send_cq = sender->send_cq,
-		.recv_cq = sender->recv_cq,
-		.cap = {
-			.max_send_wr = sender->options.depth,
-			.max_recv_wr = sender->options.depth,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-		.qp_type = IBV_QPT_UD,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
-		.pd = sender->dev->pd,
-		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
-	};
-
-	tap_must(!ibv_destroy_qp(sender->qp), "ibv_destroy_qp fails");
-	sender->qp = ibv_create_qp_ex(sender->dev->ctx, &init);
-	if (!sender->qp)
-		bail("ibv_create_qp_ex: %s", strerror(errno));
-	endpoint_connect(sender, NULL);
-}
-
 /* What others of its device send it gets. */
 static bool sender_wants_none(struct stage *stage)
 {
 	struct ibv_sge sge = region_sge(&stage->setup->a_mem, SLOT_BYTES,
 					SLOT_BYTES);
 
-	block_loopback(&stage->sender);
+	endpoint_extend(&stage->sender, IBV_QP_CREATE_BLOCK_SELF_MCAST_LB, 0);
+	endpoint_connect(&stage->sender, NULL);
 	post_recv(&stage->sender, 9, &sge, 1);
 	return join(&stage->sender, &stage->group) &&
 	       join(&stage->members[1], &stage->group) &&

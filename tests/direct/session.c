@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,36 +22,16 @@ struct micdv_qp_attr session_query(const struct session *session)
 /* The same queue pair with the extended interface. */
 static void extend(struct endpoint *ep)
 {
-	struct ibv_qp_init_attr_ex attr = {
-		.send_cq = ep->send_cq,
-		.recv_cq = ep->recv_cq,
-		.cap = {
-			.max_send_wr = ep->options.depth,
-			.max_recv_wr = ep->options.depth,
-			.max_send_sge = ep->options.sges,
-			.max_recv_sge = ep->options.sges,
-			.max_inline_data = ep->options.inline_bytes,
-		},
-		.qp_type = ep->options.type,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = ep->dev->pd,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE |
-				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-				  IBV_QP_EX_WITH_SEND |
-				  IBV_QP_EX_WITH_SEND_WITH_IMM,
-	};
+	uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE |
+		       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+		       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
 	if (ep->options.type == IBV_QPT_RC)
-		attr.send_ops_flags |= IBV_QP_EX_WITH_RDMA_READ |
-				       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-				       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
-				       IBV_QP_EX_WITH_ATOMIC_WRITE;
-	if (ibv_destroy_qp(ep->qp))
-		bail("ibv_destroy_qp fails");
-	ep->qp = ibv_create_qp_ex(ep->dev->ctx, &attr);
-	if (!ep->qp)
-		bail("no extended queue pair: %s", strerror(errno));
+		ops |= IBV_QP_EX_WITH_RDMA_READ |
+		       IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+		       IBV_QP_EX_WITH_ATOMIC_WRITE;
+	endpoint_extend(ep, 0, ops);
 }
 
 void session_connect(struct session *session)

@@ -128,6 +128,37 @@ void endpoint_create(struct endpoint *ep, struct device *dev,
 		     options->inline_bytes, strerror(errno));
 }
 
+void endpoint_extend(struct endpoint *ep, uint32_t create_flags,
+		     uint64_t send_ops)
+{
+	const struct endpoint_options *options = &ep->options;
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = ep->send_cq,
+		.recv_cq = ep->recv_cq,
+		.cap = {
+			.max_send_wr = options->depth,
+			.max_recv_wr = options->depth,
+			.max_send_sge = options->sges,
+			.max_recv_sge = options->sges,
+			.max_inline_data = options->inline_bytes,
+		},
+		.qp_type = options->type,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = options->pd ? options->pd : ep->dev->pd,
+		.create_flags = create_flags,
+		.send_ops_flags = send_ops,
+	};
+
+	if (create_flags)
+		init.comp_mask |= IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	if (send_ops)
+		init.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	tap_must(!ibv_destroy_qp(ep->qp), "ibv_destroy_qp fails");
+	ep->qp = ibv_create_qp_ex(ep->dev->ctx, &init);
+	if (!ep->qp)
+		bail("ibv_create_qp_ex: %s", strerror(errno));
+}
+
 void endpoint_destroy(struct endpoint *ep)
 {
 	if (ep->qp)

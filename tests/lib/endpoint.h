@@ -66,6 +66,12 @@ bool endpoint_try_create(struct endpoint *ep, struct device *dev,
 			 const struct endpoint_options *options);
 void endpoint_create(struct endpoint *ep, struct device *dev,
 		     const struct endpoint_options *options);
+/*
+ * Make the queue pair anew, before it is connected: with flags, or with functions of the
+ * extended interface; 0 is none.
+ */
+void endpoint_extend(struct endpoint *ep, uint32_t create_flags,
+		     uint64_t send_ops);
 void endpoint_destroy(struct endpoint *ep);
 
 struct endpoint_address endpoint_address(const struct endpoint *ep);
