@@ -131,7 +131,11 @@ report_test() {
 	printf '%-4s %s: %d passed, %d failed, %d skipped (%s s)\n' \
 		"$verdict" "$name" "$passes" "$failures" "${#skips[@]}" "$seconds"
 	[ ${#skips[@]} -eq 0 ] || printf '     %s\n' "${skips[@]}"
-	[ "$failures" -gt 0 ] || return 0
+	if [ "$failures" -eq 0 ]; then
+		remember_passed "$name" "$passes" "${#skips[@]}"
+		return
+	fi
+	forget_passed "$name"
 	[ ${#bad[@]} -eq 0 ] || printf '     %s\n' "${bad[@]}"
 	[ ${#problems[@]} -eq 0 ] || printf '     %s\n' "${problems[@]}"
 	note_failure

@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # ---
-# usage: ./run test [--list] [full] [--kernel 6.1|6.12|debug] [NAME...]
+# usage: ./run test [--list] [--resume] [full] [--kernel 6.1|6.12|debug] [NAME...]
 #
 # Builds everything, runs the tests in virtual machines, and ends with what failed and
 # "N passed, N failed, N skipped"; the exit status is 0 only if nothing
 # failed. Without an argument: the default set; with full: all; with NAMEs
-# (patterns): those. --list only lists them.
+# (patterns): those. --list only lists them. --resume goes on with an earlier run:
+# what has passed on that kernel, in the tree as it is now, is not run again.
 #
 # A test is an executable NAME.test in tests, libscif/tests, pyverbs-tests or
 # buildlib/tests with comment lines at its top:
@@ -41,11 +42,13 @@ set -eu
 . "$TREE/buildlib/tap.sh"
 # shellcheck source=buildlib/lane.sh
 . "$TREE/buildlib/lane.sh"
+# shellcheck source=buildlib/resume.sh
+. "$TREE/buildlib/resume.sh"
 # shellcheck source=buildlib/vm-packages.sh
 . "$TREE/buildlib/vm-packages.sh"
 
 LOGS=$BUILD/test-logs
-set=default kernel='' list='' patterns=()
+set=default kernel='' list='' resume='' patterns=()
 test_dirs=("$TREE/tests" "$TREE/libscif/tests" "$TREE/pyverbs-tests"
 	"$TREE/buildlib/tests")
 [ -z "${MIC_TEST_DIR:-}" ] || test_dirs=("$(readlink -f "$MIC_TEST_DIR")")
@@ -60,6 +63,7 @@ while [ $# -gt 0 ]; do
 		shift
 		;;
 	--list) list=1 ;;
+	--resume) resume=1 ;;
 	-h | --help)
 		show_help
 		exit 0
@@ -121,7 +125,7 @@ packages_of() {
 }
 
 collect_tests() {
-	local dir file name pattern packages=() vm_packages=()
+	local dir file name pattern
 
 	for dir in "${test_dirs[@]}"; do
 		for file in "$dir"/*.test; do
@@ -137,10 +141,6 @@ collect_tests() {
 			file_of[$name]=$file
 			limit_of[$name]=$(header "$file" timeout 60)
 			vm_of[$name]=$(header "$file" vm '')
-			read -r -a words <<<"$(packages_of "$file")"
-			packages+=("${words[@]}")
-			read -r -a words <<<"$(header "$file" vm-packages '')"
-			vm_packages+=("${words[@]}")
 		done
 	done
 	[ ${#names[@]} -gt 0 ] || [ ${#patterns[@]} -gt 0 ] ||
@@ -151,7 +151,18 @@ collect_tests() {
 			die "no test is called $pattern" \
 				"see ./run test --list full"
 	done
-	[ -z "$list" ] || return 0
+}
+
+# install_packages: what the tests need.
+install_packages() {
+	local name words packages=() vm_packages=()
+
+	for name in "${names[@]}"; do
+		read -r -a words <<<"$(packages_of "${file_of[$name]}")"
+		packages+=("${words[@]}")
+		read -r -a words <<<"$(header "${file_of[$name]}" vm-packages '')"
+		vm_packages+=("${words[@]}")
+	done
 	[ ${#packages[@]} -eq 0 ] || need_packages "${packages[@]}"
 	[ ${#vm_packages[@]} -eq 0 ] || need_vm_packages "${vm_packages[@]}"
 }
@@ -283,7 +294,10 @@ judge_vm() {
 	if [ -n "$faults" ] && [ -z "$current" ] && [ "$vm_status" -ne 3 ]; then
 		judge_rig "the VM" "$faults"
 	fi
-	[ -z "$faults" ] || sed 's/^/     | /' "$log"
+	if [ -n "$faults" ]; then
+		forget_passed "${ran[@]}"
+		sed 's/^/     | /' "$log"
+	fi
 	rm -r "$work"
 	work=''
 }
@@ -388,6 +402,9 @@ if [ -n "$list" ]; then
 	list_tests
 	exit 0
 fi
+begun_with=$(tree_state)
+[ -z "$resume" ] || leave_out_passed
+install_packages
 load_expected_skips "${test_dirs[@]/%//expected-skips}"
 mkdir -p "$LOGS"
 if [ -z "$shared" ]; then
