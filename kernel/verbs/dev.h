@@ -171,7 +171,7 @@ void mic_port_event(struct mic_dev *dev, enum ib_event_type type);
 int mic_selftest(struct mic_node *node);
 
 /* netdev.c */
-void mic_netdev_begin(struct net_device *ndev);
+int mic_enable_driver(struct ib_device *ibdev);
 int mic_netdev_init(void);
 void mic_netdev_exit(void);
 

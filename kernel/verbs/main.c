@@ -112,6 +112,7 @@ static const struct ib_device_ops mic_dev_ops = {
 	.destroy_srq = mic_destroy_srq,
 	.detach_mcast = mic_detach_mcast,
 	.disassociate_ucontext = mic_disassociate_ucontext,
+	.enable_driver = mic_enable_driver,
 	.fill_res_cq_entry = mic_fill_res_cq,
 	.fill_res_mr_entry = mic_fill_res_mr,
 	.fill_res_qp_entry = mic_fill_res_qp,
@@ -240,8 +241,7 @@ int mic_dev_create(const char *name, struct net_device *ndev)
 	err = ib_register_device(&dev->ibdev, name, NULL);
 	if (err)
 		goto err_dealloc;
-	/* from here on others can delete it */
-	mic_netdev_begin(ndev);
+	/* others may have deleted it */
 	return 0;
 
 err_dealloc:

@@ -60,24 +60,21 @@ static int mic_netdev_event(struct notifier_block *nb, unsigned long event,
 }
 
 /**
- * mic_netdev_begin - what the port is before anything changes
- * @ndev: netdev that was given a device, which may be gone again
- *
- * Until then whatever happens to the netdev is told.
+ * mic_enable_driver - what the port is before anything changes
+ * @ibdev: device that netdev events find from now on, and whose clients come next; it has
+ *	been added, or was out of the way while it went to another network namespace
  *
  * Context: process context, takes the RTNL.
+ * Return: 0.
  */
-void mic_netdev_begin(struct net_device *ndev)
+int mic_enable_driver(struct ib_device *ibdev)
 {
-	struct ib_device *ibdev;
+	struct mic_dev *dev = to_mic_dev(ibdev);
 
-	ibdev = ib_device_get_by_netdev(ndev, MIC_DRIVER_ID);
-	if (!ibdev)
-		return;
 	rtnl_lock();
-	to_mic_dev(ibdev)->port_event = mic_netdev_state(ndev);
+	dev->port_event = mic_netdev_state(dev->ndev);
 	rtnl_unlock();
-	ib_device_put(ibdev);
+	return 0;
 }
 
 static struct notifier_block mic_netdev_notifier = {
