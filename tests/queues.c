@@ -211,70 +211,7 @@ static bool resize_fails(struct setup *setup)
 	return ok;
 }
 
-/* --- completions of what is gone ------------------------------------------ */
-
-static bool destroy_with_completions(struct setup *setup)
-{
-	struct pair first, second;
-	bool ok;
-
-	pair_open(&first, setup, 64);
-	pair_open_on(&second, setup, first.cq);
-	post_writes(&first, 100, 3);
-	ok = settle(&first);
-	post_writes(&second, 200, 2);
-	ok = settle(&second) && ok;
-	post_writes(&first, 103, 3);
-	ok = settle(&first) && ok;
-	pair_destroy(&first.a, &first.b);
-	ok = expect_ids(first.cq, 200, 2) && cq_stays_empty(first.cq, 20) && ok;
-	/* more than fits, had the forgotten ones kept their places */
-	for (uint64_t id = 300; ok && id < 400; id += 10) {
-		post_writes(&second, id, 10);
-		ok = expect_ids(first.cq, id, 10);
-	}
-	pair_close(&second);
-	return ok;
-}
-
-/* Nobody has polled them; their places are free nevertheless. */
-static bool destroy_with_full_queue(struct setup *setup)
-{
-	struct pair first, second;
-	bool ok = true;
-	int i;
-
-	pair_open(&first, setup, DEPTH);
-	pair_open_on(&second, setup, first.cq);
-	for (i = 0; i < first.cq->cqe && ok; i++) {
-		post_writes(&first, i, 1);
-		ok = settle(&first);
-	}
-	pair_destroy(&first.a, &first.b);
-	post_writes(&second, 100, 2);
-	ok = expect_ids(first.cq, 100, 2) && ok;
-	pair_close(&second);
-	return ok;
-}
-
-static bool reset_with_completions(struct setup *setup)
-{
-	struct pair pair;
-	bool ok;
-
-	pair_open(&pair, setup, 64);
-	post_writes(&pair, 1, 5);
-	ok = settle(&pair) &&
-	     check(!endpoint_set_state(&pair.a, IBV_QPS_RESET), "RESET") &&
-	     check(!endpoint_set_state(&pair.b, IBV_QPS_RESET), "RESET") &&
-	     cq_stays_empty(pair.cq, 20);
-	if (ok)
-		pair_connect(&pair.a, &pair.b);
-	post_writes(&pair, 6, 5);
-	ok = ok && expect_ids(pair.cq, 6, 5);
-	pair_close(&pair);
-	return ok;
-}
+/* --- posting and polling --------------------------------------------------- */
 
 static void *do_nothing(void *arg)
 {
@@ -511,10 +448,6 @@ static const struct {
 	{ resize_under_events, "resizing while completions raise events" },
 	{ resize_keeps_request, "resizing keeps the request for an event" },
 	{ resize_fails, "resizing that fails changes nothing" },
-	{ destroy_with_completions, "a destroyed QP's completions are gone" },
-	{ destroy_with_full_queue,
-	  "a destroyed QP's completions had filled it" },
-	{ reset_with_completions, "a reset QP's completions are gone" },
 	{ post_while_polling, "posted anew for each that is read" },
 	{ arm_while_polling, "armed between start_poll and end_poll" },
 	{ thread_domain, "a thread domain" },
@@ -532,6 +465,7 @@ int main(int argc, char **argv)
 	setup_open(&setup, &argc, argv, REGION_BYTES);
 	for (i = 0; i < COUNT(cases); i++)
 		tap_ok(cases[i].run(&setup), "%s", cases[i].name);
+	run_forgotten(&setup);
 	run_moved(&setup);
 	setup_close(&setup);
 	return tap_end();

@@ -7,6 +7,8 @@
 
 #include "setup.h"
 
+/* queues_forgotten.c: completions of queue pairs that are destroyed or reset */
+void run_forgotten(struct setup *setup);
 /* queues_moved.c: resized queues whose new memory can't be mapped, or is larger */
 void run_moved(struct setup *setup);
 

@@ -108,19 +108,6 @@ static bool cq_waits(struct setup *setup)
 	return ok;
 }
 
-/* The kernel completes them. */
-static void post_sends(struct pair *pair, uint64_t first, unsigned int count)
-{
-	unsigned int i;
-
-	for (i = 0; i < count; i++) {
-		post_recv(&pair->b, 0, NULL, 0);
-		post_empty_send(&pair->a, first + i, IBV_SEND_SIGNALED);
-		tap_must(cq_expect(pair->b.recv_cq, 0, IBV_WC_SUCCESS),
-			 "a message does not arrive");
-	}
-}
-
 /* What was the kernel's completion is not there meanwhile. */
 static bool cq_is_empty(struct setup *setup)
 {

@@ -72,6 +72,18 @@ void post_writes(struct pair *pair, uint64_t first, unsigned int count)
 	}
 }
 
+void post_sends(struct pair *pair, uint64_t first, unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		post_recv(&pair->b, 0, NULL, 0);
+		post_empty_send(&pair->a, first + i, IBV_SEND_SIGNALED);
+		tap_must(cq_expect(pair->b.recv_cq, 0, IBV_WC_SUCCESS),
+			 "a message does not arrive");
+	}
+}
+
 bool settle(struct pair *pair)
 {
 	struct ibv_send_wr wr = send_wr(0, IBV_WR_SEND, NULL, 0);

@@ -40,6 +40,8 @@ struct ibv_send_wr write_wr(struct pair *pair, uint64_t id,
 			    struct ibv_sge *sge);
 /* Signalled WRITEs with ids from @first, which are left to complete. */
 void post_writes(struct pair *pair, uint64_t first, unsigned int count);
+/* Signalled SENDs, which the kernel executes; returns when they have arrived. */
+void post_sends(struct pair *pair, uint64_t first, unsigned int count);
 /* When the peer has got a SEND, all WRITEs before it are complete. */
 bool settle(struct pair *pair);
 bool expect_ids(struct ibv_cq *cq, uint64_t first, unsigned int count);

@@ -191,20 +191,16 @@ struct mic_cqe *mic_cq_next(struct mic_cq *cq)
 {
 	struct mic_cqe *cqe, *ring;
 
-	do {
-		/*
-		 * In this order: of what is our own and comes before an
-		 * element of the ring, all is there when the element is.
-		 */
-		ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
-		cqe = mic_own_next(&cq->own, cq->ring.consumer);
-		if (cqe)
-			continue;
-		if (!ring)
-			return NULL;
+	/*
+	 * In this order: of what is our own and comes before an element of the ring,
+	 * all is there when the element is.
+	 */
+	ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
+	cqe = mic_own_next(&cq->own, cq->ring.consumer);
+	if (!cqe && ring) {
 		cqe = ring;
 		cq->ring.consumer++;
-	} while (cqe->opcode == MIC_WC_FORGOTTEN);
+	}
 	return cqe;
 }
 
@@ -262,7 +258,7 @@ static MIC_ALWAYS_INLINE bool poll_own(struct mic_cq *cq, struct ibv_wc *wc)
 	struct mic_own *own = &cq->own;
 	const struct mic_cqe *cqe = mic_own_peek(own, cq->ring.consumer);
 
-	if (!cqe || cqe->opcode == MIC_WC_FORGOTTEN)
+	if (!cqe)
 		return false;
 	own->consumer++;
 	*wc = (struct ibv_wc){

@@ -1,33 +1,82 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Completions of what is destroyed or reset, which are not returned any more.
+ * Completions of what is destroyed or reset, which are not returned any more. They are
+ * taken out of those that wait, and the others move together behind them, so that their
+ * places are free at once: before the next poll there may come as many as the queue then
+ * has room for. What waits is this process's, whatever the kernel writes behind it.
  */
 #include <stdlib.h>
 
 #include "mic.h"
 
-/*
- * The places of those that come first are free at once: until the next poll there
- * may come more than the queue has room for beside them.
- */
-static void drop_forgotten(struct mic_cq *cq)
-{
-	struct mic_cqe *cqe, *ring;
+/* Elements of a ring, looked at from the last one that waits to the first. */
+struct sweep {
+	uint32_t from; /* those from here on were looked at */
+	uint32_t to;   /* those that stay are here and behind */
+};
 
-	for (;;) {
-		ring = mic_cq_peek(&cq->ring, cq->ring.consumer);
-		cqe = mic_own_peek(&cq->own, cq->ring.consumer);
-		if (!cqe)
-			cqe = ring;
-		if (!cqe || cqe->opcode != MIC_WC_FORGOTTEN)
-			break;
-		if (cqe == ring)
-			cq->ring.consumer++;
-		else
-			cq->own.consumer++;
+/* Of the kernel's ring the one before @from. A place keeps its mark of who has it. */
+static void sweep_ring(struct mic_cq_ring *ring, struct sweep *sweep,
+		       uint32_t number, mic_matches *matches)
+{
+	const uint32_t mask = ring->entries - 1;
+	struct mic_cqe cqe = ring->elements[--sweep->from & mask];
+	struct mic_cqe *place;
+
+	if (matches(&cqe, number) || --sweep->to == sweep->from)
+		return;
+	place = &ring->elements[sweep->to & mask];
+	cqe.owner = place->owner;
+	*place = cqe;
+}
+
+/* Of our own. Those of the kernel's ring behind it have moved. */
+static void sweep_own(struct mic_own *own, struct sweep *sweep,
+		      const struct sweep *ring, uint32_t number,
+		      mic_matches *matches)
+{
+	struct mic_cqe cqe = own->slots[--sweep->from & own->mask];
+
+	if (matches(&cqe, number))
+		return;
+	cqe.owner += ring->to - ring->from;
+	own->slots[--sweep->to & own->mask] = cqe;
+}
+
+static uint32_t end_of_ring(const struct mic_cq_ring *ring)
+{
+	uint32_t index = ring->consumer;
+
+	while (index - ring->consumer < ring->entries &&
+	       mic_cq_peek(ring, index))
+		index++;
+	return index;
+}
+
+/* Both locks are held, so nobody else looks at what waits, or adds to our own. */
+static void take_out(struct mic_cq *cq, uint32_t number, mic_matches *matches)
+{
+	struct sweep ring = { .from = end_of_ring(&cq->ring) };
+	struct mic_own *own = &cq->own;
+	struct sweep mine = { .from = atomic_load(&own->producer) };
+	const struct mic_cqe *cqe;
+
+	ring.to = ring.from;
+	for (mine.to = mine.from; mine.from != own->consumer;
+	     sweep_own(own, &mine, &ring, number, matches)) {
+		cqe = &own->slots[(mine.from - 1) & own->mask];
+		while (ring.from != cq->ring.consumer &&
+		       (int32_t)(ring.from - cqe->owner) > 0)
+			sweep_ring(&cq->ring, &ring, number, matches);
 	}
+	while (ring.from != cq->ring.consumer)
+		sweep_ring(&cq->ring, &ring, number, matches);
+	cq->ring.consumer = ring.to;
 	mic_cq_publish(&cq->ring);
-	mic_own_publish(&cq->own);
+	own->consumer = mine.to;
+	mic_own_publish(own);
+	/* What was known may be behind that. */
+	mic_own_look(own);
 }
 
 /* For when the ring can be mapped. Who destroys has made room for so little before. */
@@ -43,25 +92,6 @@ static void remember(struct mic_cq *cq, uint32_t number, mic_matches *matches)
 	cq->forgotten = forgotten;
 }
 
-static void mark(struct mic_cq *cq, uint32_t number, mic_matches *matches)
-{
-	struct mic_cqe *cqe;
-	uint32_t index;
-
-	for (index = cq->ring.consumer;
-	     index - cq->ring.consumer < cq->ring.entries; index++) {
-		cqe = mic_cq_peek(&cq->ring, index);
-		if (!cqe)
-			break;
-		if (matches(cqe, number))
-			cqe->opcode = MIC_WC_FORGOTTEN;
-	}
-}
-
-/*
- * Elements that must not be returned stay where they are, marked, so that
- * nothing the kernel may write at the same time is touched.
- */
 static void forget(struct ibv_cq *ibcq, uint32_t number, mic_matches *matches)
 {
 	struct mic_cq *cq = to_mcq(ibcq);
@@ -71,12 +101,10 @@ static void forget(struct ibv_cq *ibcq, uint32_t number, mic_matches *matches)
 	mic_lock(&cq->lock);
 	mic_lock(&cq->own.lock);
 	mic_cq_catch_up(cq);
-	mic_own_forget(&cq->own, number, matches);
 	if (atomic_load(&cq->behind))
 		remember(cq, number, matches);
+	take_out(cq, number, matches);
 	mic_unlock(&cq->own.lock);
-	mark(cq, number, matches);
-	drop_forgotten(cq);
 	mic_unlock(&cq->lock);
 }
 
@@ -96,7 +124,7 @@ void mic_cq_forget_late(struct mic_cq *cq)
 	const struct mic_forgotten *forgotten;
 
 	for (forgotten = cq->forgotten; forgotten; forgotten = forgotten->next)
-		mark(cq, forgotten->number, forgotten->matches);
+		take_out(cq, forgotten->number, forgotten->matches);
 	mic_cq_forget_no_more(cq);
 }
 

@@ -169,9 +169,6 @@ static inline void mic_parent_put(struct mic_pd *parent)
 		atomic_fetch_sub(&parent->refs, 1);
 }
 
-/* Our own opcode of an element that must not be returned any more. */
-#define MIC_WC_FORGOTTEN 0xff
-
 /* mic.c */
 bool mic_is_device(struct ibv_device *device);
 

@@ -218,16 +218,6 @@ void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		tell(qp, MIC_IOC_CQ_EVENT);
 }
 
-/* Those that match must not be returned any more. Both locks are held. */
-void mic_own_forget(struct mic_own *own, uint32_t number, mic_matches *matches)
-{
-	uint32_t end = atomic_load(&own->producer), index;
-
-	for (index = own->consumer; index != end; index++)
-		if (matches(&own->slots[index & own->mask], number))
-			own->slots[index & own->mask].opcode = MIC_WC_FORGOTTEN;
-}
-
 /* Completions of both kinds that wait. Both locks are held. */
 uint32_t mic_own_pending(struct mic_cq *cq)
 {

@@ -48,7 +48,6 @@ void mic_own_destroy(struct mic_own *own);
 bool mic_own_create(struct mic_cq *cq);
 void mic_own_add(struct mic_cq *cq, struct mic_qp *qp, uint64_t wr_id,
 		 uint8_t opcode, uint32_t bytes);
-void mic_own_forget(struct mic_own *own, uint32_t number, mic_matches *matches);
 uint32_t mic_own_pending(struct mic_cq *cq);
 void mic_own_close(struct mic_own *own);
 void mic_own_lose(struct mic_own *own);
