@@ -154,7 +154,8 @@ int mic_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 		err = mic_ah_alloc_handle(dev, ah, gfp);
 	if (err)
 		goto err_free;
-	err = mic_av_check(ah->av->sgid_attr);
+	/* the caller's entry: that of the handle may be another one now, and gone */
+	err = mic_av_check(rdma_ah_read_grh(init->ah_attr)->sgid_attr);
 	if (err)
 		goto err_handle;
 	ah->static_rate = rdma_ah_get_static_rate(init->ah_attr);

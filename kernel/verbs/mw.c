@@ -53,14 +53,19 @@ err_count:
  */
 void mic_mw_unbind(struct mic_mw_state *mw)
 {
+	struct mic_mr *mr = mw->mr;
+
 	mic_mkey_revoke(&mw->mkey);
 	WRITE_ONCE(mw->mkey.qp, 0);
-	if (!mw->mr)
+	if (!mr)
 		return;
-	mutex_lock_nested(&mw->mr->mkey.lock, SINGLE_DEPTH_NESTING);
-	mw->mr->bound--;
-	mutex_unlock(&mw->mr->mkey.lock);
 	mw->mr = NULL;
+	/* bound, it stays; then only until its lock is let go of */
+	refcount_inc(&mr->mkey.ref);
+	mutex_lock_nested(&mr->mkey.lock, SINGLE_DEPTH_NESTING);
+	mr->bound--;
+	mutex_unlock(&mr->mkey.lock);
+	mic_mkey_put(&mr->mkey);
 }
 
 int mic_dealloc_mw(struct ib_mw *ibmw)

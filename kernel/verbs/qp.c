@@ -393,12 +393,12 @@ static void mic_qp_stop(struct mic_qp *qp)
 	mic_poll_del(qp);
 	mic_qp_put(qp);
 	wait_for_completion(&qp->gone);
-	mic_counter_forget_qp(qp);
 	mic_imports_revoke_qp(qp);
 	if (READ_ONCE(qp->mapped))
 		mic_exports_wait(&qp->ngrants);
 	hrtimer_cancel(&qp->req.timer);
 	cancel_work_sync(&qp->work);
+	mic_counter_forget_qp(qp);
 }
 
 /**

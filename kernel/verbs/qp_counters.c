@@ -180,7 +180,7 @@ int mic_counter_unbind_qp(struct ib_qp *ibqp)
 
 /**
  * mic_counter_forget_qp - a queue pair that goes is on no counter's list
- * @qp: queue pair that nobody finds any more
+ * @qp: queue pair that nobody finds any more, nor binds or unbinds, and that does nothing
  *
  * ib_core has unbound it, unless somebody has bound it since.
  *
@@ -188,9 +188,6 @@ int mic_counter_unbind_qp(struct ib_qp *ibqp)
  */
 void mic_counter_forget_qp(struct mic_qp *qp)
 {
-	/* nobody binds or unbinds it any more */
-	if (list_empty(&qp->counter_entry))
-		return;
 	mutex_lock(&qp->dev->direct_lock);
 	list_del_init(&qp->counter_entry);
 	mutex_unlock(&qp->dev->direct_lock);
