@@ -105,10 +105,9 @@ static bool complete(struct mixture *mixture, unsigned int count, bool both)
 		pair = both && random_below(&mixture->random, 3) ?
 			       &mixture->first :
 			       &mixture->second;
-		ok = write_or_send(mixture, pair,
-				   pair == &mixture->second ?
-					   ++mixture->of_second :
-					   1000);
+		ok = write_or_send(
+			mixture, pair,
+			pair == &mixture->second ? ++mixture->of_second : 1000);
 	}
 	return ok;
 }
@@ -130,7 +129,8 @@ static bool destroy_among_others(struct mixture *mixture, struct setup *setup,
 	stayed = mixture->of_second - before;
 	pair_destroy(&mixture->first.a, &mixture->first.b);
 	if (resize && stayed <= FEW)
-		ok = check(!ibv_resize_cq(cq, FEW), "no room in a smaller one") &&
+		ok = check(!ibv_resize_cq(cq, FEW),
+			   "no room in a smaller one") &&
 		     check(!ibv_resize_cq(cq, DEPTH), "growing fails") && ok;
 	ok = ok && complete(mixture, DEPTH - stayed, false);
 	return expect_ids(cq, before + 1, DEPTH) && cq_stays_empty(cq, 0) && ok;
