@@ -4,8 +4,8 @@
  * alignments x ways to split the buffers x kinds of memory, in one process
  * and between two, with the bytes around each buffer checked as well.
  *
- * verify serve PORT is the other process for a verify --peer ADDRESS:PORT on
- * another machine, which with "short" tries less.
+ * With "short" most are tried with few sizes. verify serve PORT is the other process for
+ * a verify --peer ADDRESS:PORT on another machine.
  */
 #include <stdio.h>
 #include <string.h>
@@ -461,27 +461,33 @@ static void run_types(struct session *session)
 	session->setting.type = IBV_QPT_RC;
 }
 
-static void run_here(struct session *session)
+static void run_sizes(struct session *session, bool all)
+{
+	if (all)
+		run_session(session, all_sizes, COUNT(all_sizes));
+	else
+		run_session(session, few_sizes, COUNT(few_sizes));
+}
+
+static void run_here(struct session *session, bool all)
 {
 	session->distance = TWO_PROCESSES;
-	run_session(session, all_sizes, COUNT(all_sizes));
+	run_sizes(session, all);
 	run_kinds(session);
 	session->distance = ONE_PROCESS;
 	run_types(session);
 	session->peer_name = session->device_name;
-	run_session(session, all_sizes, COUNT(all_sizes));
+	run_sizes(session, all);
 }
 
 static void run_machines(struct session *session, bool all)
 {
 	session->distance = TWO_MACHINES;
-	if (all) {
-		run_session(session, all_sizes, COUNT(all_sizes));
+	run_sizes(session, all);
+	if (all)
 		run_kinds(session);
-	} else {
-		run_session(session, few_sizes, COUNT(few_sizes));
+	else
 		run_on_demand(session);
-	}
 	run_types(session);
 }
 
@@ -491,16 +497,17 @@ int main(int argc, char **argv)
 		.setting = { .type = IBV_QPT_RC, .kind = MEMORY_ANON },
 	};
 	const char *device, *peer;
+	bool all;
 
 	device_names(&argc, argv, &device, &peer);
+	all = argc != 2 || strcmp(argv[1], "short") != 0;
 	if (argc == 3 && !strcmp(argv[1], "serve"))
 		process_serve(argv[2], peer_main, (void *)device);
 	session.device_name = device;
 	session.peer_name = peer;
 	if (proxy_is_name(peer))
-		run_machines(&session,
-			     argc != 2 || strcmp(argv[1], "short") != 0);
+		run_machines(&session, all);
 	else
-		run_here(&session);
+		run_here(&session, all);
 	return tap_end();
 }
