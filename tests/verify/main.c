@@ -461,7 +461,7 @@ static void run_types(struct session *session)
 	session->setting.type = IBV_QPT_RC;
 }
 
-static void run_sizes(struct session *session, bool all)
+static void run_all_or_few(struct session *session, bool all)
 {
 	if (all)
 		run_session(session, all_sizes, COUNT(all_sizes));
@@ -472,18 +472,18 @@ static void run_sizes(struct session *session, bool all)
 static void run_here(struct session *session, bool all)
 {
 	session->distance = TWO_PROCESSES;
-	run_sizes(session, all);
+	run_all_or_few(session, all);
 	run_kinds(session);
 	session->distance = ONE_PROCESS;
 	run_types(session);
 	session->peer_name = session->device_name;
-	run_sizes(session, all);
+	run_all_or_few(session, all);
 }
 
 static void run_machines(struct session *session, bool all)
 {
 	session->distance = TWO_MACHINES;
-	run_sizes(session, all);
+	run_all_or_few(session, all);
 	if (all)
 		run_kinds(session);
 	else
