@@ -11,7 +11,7 @@ PASSED_TESTS=$BUILD/test-passed
 # for what tests are told by variables. Of those, some are ./run test's own.
 tree_state() {
 	{
-		cd "$TREE"
+		cd "$TREE" || exit
 		find . \( -path ./build -o -path ./.git -o -name __pycache__ \) -prune \
 			-o -type f -print0 | sort -z | xargs -0 sha256sum
 		env | grep '^MIC_TEST_' | grep -v -E '^MIC_TEST_(QUEUE|FAILED|LANE)=' |
