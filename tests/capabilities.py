@@ -109,9 +109,10 @@ def sources(test):
              for path in glob.glob(f'{folder}/{test}.test')]
     if not paths:
         return None
-    paths += (glob.glob(f'tests/{test}.c') + glob.glob(f'tests/{test}_*.c') +
-              glob.glob(f'tests/{test}/*.c'))
-    paths += glob.glob(f'tests/{test.replace("-", "/", 1)}.c')
+    program = test.removesuffix('-full')
+    paths += (glob.glob(f'tests/{program}.c') + glob.glob(f'tests/{program}_*.c') +
+              glob.glob(f'tests/{program}/*.c'))
+    paths += glob.glob(f'tests/{program.replace("-", "/", 1)}.c')
     if os.path.dirname(paths[0]) == 'pyverbs-tests':
         paths += glob.glob('pyverbs-tests/*.py')
         paths.append('pyverbs-tests/suite.sh')
