@@ -201,11 +201,19 @@ nonsense:
 	return -EPROTO;
 }
 
+/* Nothing is behind the last field of a header. */
+static bool mic_region_is_blank_behind(const struct mic_region_hdr *hdr)
+{
+	const size_t end = offsetofend(struct mic_region_hdr, lock);
+
+	return !memchr_inv((const void *)hdr + end, 0, MIC_REGION_HDR - end);
+}
+
 /* Nothing is in the header but perhaps the lock. */
 static bool mic_region_is_blank(const struct mic_region_hdr *hdr)
 {
 	return !memchr_inv(hdr, 0, offsetof(struct mic_region_hdr, lock)) &&
-	       !memchr_inv(hdr + 1, 0, MIC_REGION_HDR - sizeof(*hdr));
+	       mic_region_is_blank_behind(hdr);
 }
 
 /*
@@ -219,7 +227,7 @@ static bool mic_region_is_begun(const struct mic_region_hdr *shared)
 	mic_region_read_hdr(shared, &hdr);
 	if (hdr.magic)
 		return hdr.magic == MIC_REGION_MAGIC;
-	return !memchr_inv(shared + 1, 0, MIC_REGION_HDR - sizeof(hdr)) &&
+	return mic_region_is_blank_behind(shared) &&
 	       (!hdr.version || hdr.version == MIC_REGION_VERSION) &&
 	       (!hdr.nodes || mic_nodes_are_possible(hdr.nodes)) &&
 	       (!hdr.lane_size || mic_lane_is_possible(hdr.lane_size)) &&

@@ -59,6 +59,8 @@ struct mic_region_hdr {
 	u64 slices;
 	u64 slice_size;
 	u32 lock;
+	/* private: */
+	u32 zero;			/* and all up to MIC_REGION_HDR */
 };
 
 /* A GID that a node can be reached under, and the Ethernet address it has. */
@@ -292,6 +294,7 @@ struct mic_rec_frame {
 
 static_assert(sizeof(struct mic_region_hdr) <= MIC_REGION_HDR);
 static_assert(offsetof(struct mic_region_hdr, lock) == 72);
+static_assert(sizeof(struct mic_region_hdr) == 80);
 static_assert(sizeof(struct mic_region_node) == 2048);
 static_assert(offsetof(struct mic_region_node, heartbeat) == 64);
 static_assert(offsetof(struct mic_region_node, beacon_id) == 72);

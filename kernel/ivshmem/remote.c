@@ -201,7 +201,7 @@ static u32 mic_remote_room_for(const struct mic_op *op)
 
 /*
  * Somebody has waited for long, perhaps for more room than others need: these
- * wait, too, and all begin anew when the lane is nearly empty.
+ * wait, too, and all begin anew when the lane has room for the longest.
  */
 static bool mic_remote_is_passed(struct mic_path *path)
 {

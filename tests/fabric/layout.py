@@ -35,6 +35,9 @@ TABLES = (
     ("A **beacon**", "mic_beacon"),
 )
 
+# Arrays of structures, and how many each has.
+ARRAYS = {"gid": 56, "node": 8}
+
 # The enums that go through the region, and of them what does not.
 ENUMS = ("mic_rec_type", "mic_rec_flags", "mic_op_code", "mic_op_flags", "mic_ack")
 INSIDE = {"MIC_REC_FLAGS", "MIC_ACK_PENDING", "MIC_ACK_AGAIN"}
@@ -81,8 +84,11 @@ def rows(text, mark, head="| offset"):
 
 
 def documented(text, mark):
-    """name: (offset, bytes) of each field; what is 0 has no name."""
-    fields = {}
+    """
+    name: (offset, bytes) of each field; what is 0 has no name. And [offset, bytes, name]
+    of each row.
+    """
+    fields, spans = {}, []
     for offset, kind, name, *_ in rows(text, mark):
         word, length, each, times = TYPE.match(kind).groups()
         size = int(each) if each else BITS[word] * int(length or 1)
@@ -92,7 +98,8 @@ def documented(text, mark):
         for i, one in enumerate(names):
             if one not in ("", "0"):
                 fields[one] = (int(offset) + i * size, size)
-    return fields
+        spans.append([int(offset), size * len(names), names[0]])
+    return fields, spans
 
 
 def declared(header, struct):
@@ -108,7 +115,21 @@ def compiled(header, expressions):
     return layouts.compiled(PRELUDE + re.sub(r"#include.*", "", header), expressions)
 
 
-def compare(header, struct, fields):
+def gaps(spans, total):
+    """Bytes of a structure that no row is about, in words."""
+    at = 0
+    for offset, size, name in spans:
+        # of an array of structures the table has one
+        if name in ARRAYS:
+            size *= ARRAYS[name]
+        if offset != at:
+            yield f"nothing is said of the bytes from {at} to {offset}"
+        at = offset + size
+    if at != total:
+        yield f"the rows end at {at}, the structure at {total}"
+
+
+def compare(header, struct, fields, spans):
     """What is not the same, in words."""
     names = declared(header, struct)
     for name in sorted(names ^ fields.keys()):
@@ -123,9 +144,12 @@ def compare(header, struct, fields):
         want, bytes_ = fields[name]
         # of an array of structures the table has the size of one
         if offset != want or size % bytes_ or \
-                (size != bytes_ and name not in ("gid", "node")):
+                (size != bytes_ and name not in ARRAYS):
             yield f"{name} is at {offset}, {size} bytes; " \
                   f"the document says {want}, {bytes_}"
+    # that of a record is behind what all records begin with
+    rec = [[0, 16, "rec"]] if struct.startswith("mic_rec_") else []
+    yield from gaps(rec + spans, *compiled(header, [f"sizeof(struct {struct})"]))
 
 
 def constants(text, header):
@@ -177,7 +201,7 @@ def numbers(text, header):
 def main():
     text = layouts.read(DOCUMENT)
     header = gathered()
-    results = [(struct, list(compare(header, struct, documented(text, mark))))
+    results = [(struct, list(compare(header, struct, *documented(text, mark))))
                for mark, struct in TABLES]
     results.append(("numbers in the text",
                     [f"not there: {one}" for one in constants(text, header)]))
