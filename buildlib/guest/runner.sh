@@ -14,20 +14,43 @@
 
 group=/sys/fs/cgroup/job/test
 
-# run_one NAME TIMEOUT FILE: its log, and what became of it in $status.
+# clock_cases: passes on what a test writes, and after a case that took long, how long.
+clock_cases() {
+	local line since=$SECONDS
+
+	while IFS= read -r line || [ -n "$line" ]; do
+		printf '%s\n' "$line"
+		[[ $line =~ ^(not )?ok\ ([0-9]+) ]] || continue
+		[ $((SECONDS - since)) -lt 5 ] ||
+			echo "# case ${BASH_REMATCH[2]}: $((SECONDS - since)) s"
+		since=$SECONDS
+	done
+}
+
+# run_one NAME TIMEOUT FILE: its log, and what became of it in $status. 1: some of its
+# processes stay.
 run_one() {
 	local name=$1 limit=$(($2 * MIC_SLOW)) file=$3
-	local log=$MIC_OUT/$name.log
+	local log=$MIC_OUT/$name.log fd clock stays=0
 
 	cd "$MIC_TREE" || return
+	: >"$log"
+	exec {fd}> >(clock_cases >>"$log")
+	clock=$!
 	(
 		enter_group "$group"
+		exec {fd}>&-
 		TEST_NAME=$name exec timeout --kill-after=5 "$limit" "$file"
-	) >"$log" 2>&1 </dev/null
+	) >&"$fd" 2>&1 </dev/null
 	status=$?
+	exec {fd}>&-
+	end_group "$group" >/run/mic-ended 2>&1 || stays=1
+	# its input ends when nobody has the pipe any more
+	timeout 10 tail --pid="$clock" -f /dev/null || kill "$clock"
 	[ "$status" -ne 124 ] && [ "$status" -ne 137 ] ||
 		echo "not done after $limit s" >>"$log"
-	end_group "$group" >>"$log" 2>&1
+	cat /run/mic-ended >>"$log"
+	return "$stays"
 }
 
 # The kernel's reports since the test began, into NAME.kmsg.
