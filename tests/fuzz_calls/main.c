@@ -2,10 +2,12 @@
 /*
  * System calls on the files of a context, with random and almost valid arguments:
  * first come the calls of a program that has objects of every kind; those are made
- * again, with changes, and doorbells and mappings between them.
+ * again by several threads at once, with changes, and doorbells and mappings between
+ * them.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 #include "objects.h"
 #include "tap.h"
 
-enum { ROUND = 1000, OBJECT_STEPS = 1500, MAX_MAPS = 256 };
+enum { ROUND = 1000, OBJECT_STEPS = 1500, MAX_MAPS = 256, THREADS = 3 };
 
 static struct fuzz_goal goals[] = {
 	[GOAL_ROUNDS] = { "rounds", 10 },
@@ -129,7 +131,8 @@ static void replay_some(struct random_state *random)
 
 static uint64_t some_qpn(struct random_state *random)
 {
-	struct pair *pair = any(&worker, KIND_PAIR);
+	const struct pair *pair =
+		worker.objects[KIND_PAIR][random_below(random, SLOTS)];
 
 	return pair && random_below(random, 4) ? pair->ends[0].qp->qp_num :
 						 fuzz_number(random);
@@ -170,12 +173,19 @@ static void map(struct random_state *random, const struct mappings *mappings)
 	munmap(addr, mapping.length);
 }
 
-/* What is left is for the kernel to clean up. */
-static void round_of_calls(struct random_state *random, unsigned int steps)
+/* What a thread calls on the files and the objects that all of them have. */
+struct caller {
+	pthread_t thread;
+	struct random_state random;
+	unsigned int steps;
+};
+
+static void *call_some(void *argument)
 {
-	random_seed(&worker.random, random_next(random));
-	record();
-	while (steps--) {
+	struct caller *caller = argument;
+	struct random_state *random = &caller->random;
+
+	while (caller->steps--) {
 		fuzz_step();
 		switch (random_below(random, 64)) {
 		case 0:
@@ -193,6 +203,26 @@ static void round_of_calls(struct random_state *random, unsigned int steps)
 			break;
 		}
 	}
+	return NULL;
+}
+
+/* What is left is for the kernel to clean up. */
+static void round_of_calls(struct random_state *random, unsigned int steps)
+{
+	struct caller callers[THREADS];
+	unsigned int i;
+
+	random_seed(&worker.random, random_next(random));
+	record();
+	for (i = 0; i < THREADS; i++) {
+		random_seed(&callers[i].random, random_next(random));
+		callers[i].steps = steps / THREADS;
+		if (pthread_create(&callers[i].thread, NULL, call_some,
+				   &callers[i]))
+			exit(1);
+	}
+	for (i = 0; i < THREADS; i++)
+		pthread_join(callers[i].thread, NULL);
 	fuzz_count(GOAL_ROUNDS);
 	_exit(0);
 }

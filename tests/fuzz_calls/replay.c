@@ -17,7 +17,10 @@ enum { CHANGES = 3, OBJECTS = 24, METHODS = 12, ATTR_IDS = 20 };
 
 #define DRIVER_NAMESPACE (1 << 12) /* of objects, methods and attributes */
 
-/* What the kernel reads and writes, a part of it for each attribute. */
+/*
+ * What the kernel reads and writes, a part of it for each attribute; all threads'
+ * together, so that it changes while the kernel reads it.
+ */
 static uint8_t scratch[CALL_ATTRS][SCRATCH_BYTES];
 
 /* Handles are small numbers, so a small number is often one. */
@@ -156,7 +159,7 @@ static void change_ioctl(struct random_state *random,
 static bool replay_ioctl(struct random_state *random, int fd,
 			 const struct call *call, unsigned int changes)
 {
-	static uint64_t space[CALL_BYTES / sizeof(uint64_t) * 2];
+	static _Thread_local uint64_t space[CALL_BYTES / sizeof(uint64_t) * 2];
 	struct ib_uverbs_ioctl_hdr *hdr = (void *)space;
 	unsigned int i;
 
