@@ -111,9 +111,10 @@ struct scif_memory *scif_memory_find(struct scif_device *dev, const void *addr,
 }
 
 struct ibv_mr *scif_memory_register(struct scif_memory *memory,
-				    const void *addr, size_t length, int access)
+				    struct ibv_pd *pd, const void *addr,
+				    size_t length, int access)
 {
-	return ibv_reg_dm_mr(memory->dev->pd, memory->dm,
+	return ibv_reg_dm_mr(pd, memory->dm,
 			     (const uint8_t *)addr - memory->addr, length,
 			     access | IBV_ACCESS_ZERO_BASED);
 }

@@ -5,7 +5,9 @@
  * or protected is let go of, and is not used again. Without a watch there is no
  * honest way to know, so nothing is kept then.
  *
- * These regions have no remote rights: no peer learns of them.
+ * These regions have no remote rights: no peer learns of them. All connections over a
+ * device share what may be kept; each has its own protection domain, and so its own
+ * regions.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,12 +16,13 @@
 #include "region.h"
 #include "rma.h"
 
-static bool has(const struct scif_region *region, const uint8_t *addr,
-		size_t length, int access)
+static bool has(const struct scif_region *region, const struct ibv_pd *pd,
+		const uint8_t *addr, size_t length, int access)
 {
 	size_t skip = addr - region->addr;
 
-	return addr >= region->addr && length <= region->length &&
+	return region->pd == pd && addr >= region->addr &&
+	       length <= region->length &&
 	       skip <= region->length - length &&
 	       (region->access & access) == access;
 }
@@ -50,7 +53,8 @@ static struct scif_region *take(struct scif_cache *cache, unsigned int at)
 }
 
 /* Also lets go of all that are not what is mapped any more. */
-static struct scif_region *find(struct scif_cache *cache, const uint8_t *addr,
+static struct scif_region *find(struct scif_cache *cache,
+				const struct ibv_pd *pd, const uint8_t *addr,
 				size_t length, int access)
 {
 	unsigned int i = cache->count;
@@ -59,7 +63,8 @@ static struct scif_region *find(struct scif_cache *cache, const uint8_t *addr,
 	while (i--) {
 		if (!scif_region_is_current(cache->regions[i]))
 			drop(cache, i);
-		else if (!found && has(cache->regions[i], addr, length, access))
+		else if (!found &&
+			 has(cache->regions[i], pd, addr, length, access))
 			found = cache->regions[i];
 	}
 	for (i = 0; found && i < cache->count; i++)
@@ -80,7 +85,7 @@ static void keep(struct scif_cache *cache, struct scif_region *region)
  * All of the pages: others on them are served by it, too; and to be written, if
  * the memory can be, so that one region serves both directions.
  */
-static struct scif_region *make(struct scif_device *dev, void *addr,
+static struct scif_region *make(struct scif_link *link, void *addr,
 				size_t length, int access)
 {
 	struct scif_region *region;
@@ -93,17 +98,18 @@ static struct scif_region *make(struct scif_device *dev, void *addr,
 		errno = EFAULT;
 		return NULL;
 	}
-	region = scif_region_new(dev, (void *)first, end - first,
+	region = scif_region_new(link, (void *)first, end - first,
 				 IBV_ACCESS_LOCAL_WRITE, true);
 	if (!region && errno == EFAULT && !access)
-		region = scif_region_new(dev, (void *)first, end - first, 0,
+		region = scif_region_new(link, (void *)first, end - first, 0,
 					 true);
 	return region;
 }
 
-struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
+struct scif_region *scif_cache_get(struct scif_link *link, void *addr,
 				   size_t length, int access)
 {
+	struct scif_device *dev = link->dev;
 	struct scif_cache *cache = &dev->cache;
 	struct scif_region *region;
 
@@ -112,13 +118,13 @@ struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
 		return NULL;
 	}
 	pthread_mutex_lock(&cache->lock);
-	region = find(cache, addr, length, access);
+	region = find(cache, link->pd, addr, length, access);
 	pthread_mutex_unlock(&cache->lock);
 	if (region)
 		return region;
-	region = make(dev, addr, length, access);
+	region = make(link, addr, length, access);
 	if (!region && errno == ENOMEM && scif_cache_empty(dev))
-		region = make(dev, addr, length, access);
+		region = make(link, addr, length, access);
 	if (!region)
 		return NULL;
 	pthread_mutex_lock(&cache->lock);
@@ -138,4 +144,16 @@ bool scif_cache_empty(struct scif_device *dev)
 		drop(cache, cache->count - 1);
 	pthread_mutex_unlock(&cache->lock);
 	return some;
+}
+
+void scif_cache_forget(struct scif_link *link)
+{
+	struct scif_cache *cache = &link->dev->cache;
+	unsigned int i;
+
+	pthread_mutex_lock(&cache->lock);
+	for (i = cache->count; i--;)
+		if (cache->regions[i]->pd == link->pd)
+			drop(cache, i);
+	pthread_mutex_unlock(&cache->lock);
 }

@@ -171,6 +171,9 @@ static void established(struct scif_endpoint *ep,
 	} else {
 		scif_connect_done(ep, err);
 	}
+	/* Who has accepted does not wait for what never comes. */
+	if (err && err != ECONNRESET)
+		rdma_disconnect(ep->link.id);
 }
 
 static void connect_event(struct scif_endpoint *ep,
@@ -381,12 +384,20 @@ static bool answers(const struct scif_node *node)
 	return is_there;
 }
 
+/* Not one that another thread has closed just now. */
+static bool is_nonblocking(scif_epd_t epd)
+{
+	int flags = fcntl(epd, F_GETFL);
+
+	return flags >= 0 && flags & O_NONBLOCK;
+}
+
 /* Port 0: nobody has it, but a node that is unknown or dead is told first. */
 static int refuse_no_port(const struct scif_node *node, scif_epd_t epd)
 {
 	if (!scif_is_there(node))
 		return ENODEV;
-	if (node->device[0] || fcntl(epd, F_GETFL) & O_NONBLOCK)
+	if (node->device[0] || is_nonblocking(epd))
 		return EINVAL;
 	return answers(node) ? EINVAL : ENODEV;
 }
@@ -413,7 +424,7 @@ static int do_connect(struct scif_endpoint *ep, scif_epd_t epd,
 		err = begin(ep, epd, node, dst->port);
 	}
 	pthread_mutex_unlock(&ep->lock);
-	if (err != EINPROGRESS || fcntl(epd, F_GETFL) & O_NONBLOCK)
+	if (err != EINPROGRESS || is_nonblocking(epd))
 		return err;
 	if (scif_connect_wait(ep, epd))
 		return EINTR;

@@ -127,8 +127,8 @@ static int need_bounce(struct scif_endpoint *ep)
 		return ENOMEM;
 	}
 	memset(rma->bounce, 0, BOUNCE); /* valgrind does not see RDMA */
-	rma->bounce_mr = ibv_reg_mr(ep->link.dev->pd, rma->bounce, BOUNCE,
-				    IBV_ACCESS_LOCAL_WRITE);
+	rma->bounce_mr = scif_link_register(&ep->link, rma->bounce, BOUNCE,
+					    IBV_ACCESS_LOCAL_WRITE);
 	return rma->bounce_mr ? 0 : scif_lock_error(errno);
 }
 
@@ -236,12 +236,12 @@ static struct scif_region *find_region(struct scif_endpoint *ep, void *addr,
 	struct scif_region *region;
 
 	if (flags & SCIF_RMA_USECACHE) {
-		region = scif_cache_get(ep->link.dev, addr, length, access);
+		region = scif_cache_get(&ep->link, addr, length, access);
 		if (region || errno != EOPNOTSUPP)
 			return region;
 	}
 	errno = 0;
-	return length > BOUNCE ? scif_region_new(ep->link.dev, addr, length,
+	return length > BOUNCE ? scif_region_new(&ep->link, addr, length,
 						 access, false) :
 				 NULL;
 }

@@ -39,7 +39,7 @@ static struct scif_dir_entry *allocate(struct scif_endpoint *ep,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (dir == MAP_FAILED)
 		return NULL;
-	*mr = ibv_reg_mr(ep->link.dev->pd, dir, bytes_of(*room), access);
+	*mr = scif_link_register(&ep->link, dir, bytes_of(*room), access);
 	if (!*mr) {
 		munmap(dir, bytes_of(*room));
 		return NULL;

@@ -65,7 +65,6 @@ struct scif_cache {
 struct scif_device {
 	struct scif_device *next;
 	struct ibv_context *ctx;
-	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	const struct scif_direct *direct; /* NULL if it has none */
 	uint32_t max_request;		  /* bytes that one request may copy */
@@ -88,6 +87,7 @@ struct scif_steer {
 /* A connection's queue pairs and memory. */
 struct scif_link {
 	struct scif_device *dev;
+	struct ibv_pd *pd;     /* no other connection's keys are good here */
 	struct rdma_cm_id *id; /* its qp is for messages */
 	struct ibv_qp *rma_qp;
 	struct ibv_cq *tx_cq;
@@ -461,6 +461,9 @@ void scif_link_break(struct scif_link *link, bool all);
 int scif_link_post_recv(struct scif_link *link, unsigned int slot);
 /* Post and wait, but not for ever, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
+/* NULL with errno. */
+struct ibv_mr *scif_link_register(struct scif_link *link, void *addr,
+				  size_t length, int access);
 /* Write words of the local block into the peer's shared block. */
 int scif_link_write_words(struct scif_link *link, const void *words,
 			  size_t place, uint32_t length);

@@ -13,6 +13,7 @@
 
 #include "direct.h"
 #include "internal.h"
+#include "region.h"
 
 enum {
 	MAX_INLINE = 64,
@@ -44,22 +45,36 @@ static void *pages(size_t length)
 	return mem == MAP_FAILED ? NULL : mem;
 }
 
+/*
+ * In a protection domain of this connection: a peer may know, or guess, what keys the
+ * others have. What is only kept for copies that may come again makes room.
+ */
+struct ibv_mr *scif_link_register(struct scif_link *link, void *addr,
+				  size_t length, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(link->pd, addr, length, access);
+
+	if (!mr && errno == ENOMEM && scif_cache_empty(link->dev))
+		mr = ibv_reg_mr(link->pd, addr, length, access);
+	return mr;
+}
+
 static int open_memory(struct scif_link *link)
 {
-	struct ibv_pd *pd = link->dev->pd;
-
 	link->shared = pages(sizeof(*link->shared));
 	link->local = pages(sizeof(*link->local));
 	if (!link->shared || !link->local)
 		return -1;
-	link->shared_mr = ibv_reg_mr(pd, link->shared, sizeof(*link->shared),
-				     IBV_ACCESS_LOCAL_WRITE |
-					     IBV_ACCESS_REMOTE_WRITE |
-					     IBV_ACCESS_REMOTE_READ);
+	link->shared_mr = scif_link_register(link, link->shared,
+					     sizeof(*link->shared),
+					     IBV_ACCESS_LOCAL_WRITE |
+						     IBV_ACCESS_REMOTE_WRITE |
+						     IBV_ACCESS_REMOTE_READ);
 	if (!link->shared_mr)
 		return -1;
-	link->local_mr = ibv_reg_mr(pd, link->local, sizeof(*link->local),
-				    IBV_ACCESS_LOCAL_WRITE);
+	link->local_mr = scif_link_register(link, link->local,
+					    sizeof(*link->local),
+					    IBV_ACCESS_LOCAL_WRITE);
 	return link->local_mr ? 0 : -1;
 }
 
@@ -95,9 +110,9 @@ static int open_pairs(struct scif_link *link)
 	};
 	unsigned int i;
 
-	if (rdma_create_qp(link->id, link->dev->pd, &init)) {
+	if (rdma_create_qp(link->id, link->pd, &init)) {
 		init.cap.max_inline_data = 0;
-		if (rdma_create_qp(link->id, link->dev->pd, &init))
+		if (rdma_create_qp(link->id, link->pd, &init))
 			return -1;
 	}
 	link->max_inline = init.cap.max_inline_data;
@@ -109,7 +124,7 @@ static int open_pairs(struct scif_link *link)
 	init.cap.max_send_wr = SCIF_RMA_DEPTH;
 	init.cap.max_recv_wr = 1;
 	init.cap.max_inline_data = 0;
-	link->rma_qp = ibv_create_qp(link->dev->pd, &init);
+	link->rma_qp = ibv_create_qp(link->pd, &init);
 	link->rma_psn = scif_random() & 0xffffff;
 	return link->rma_qp ? 0 : -1;
 }
@@ -131,8 +146,11 @@ int scif_link_open(struct scif_link *link, struct rdma_cm_id *id, void *owner)
 	errno = 0;
 	link->id = id;
 	link->dev = scif_device_get(id->verbs);
-	if (!link->dev || set_timeout(link) || open_memory(link) ||
-	    open_queues(link, owner) || open_pairs(link))
+	if (!link->dev || set_timeout(link))
+		return errno ? errno : ENOMEM;
+	link->pd = ibv_alloc_pd(link->dev->ctx);
+	if (!link->pd || open_memory(link) || open_queues(link, owner) ||
+	    open_pairs(link))
 		return errno ? errno : ENOMEM;
 	return 0;
 }
@@ -170,6 +188,13 @@ static void close_cm_pair(struct rdma_cm_id *id)
 	pthread_mutex_unlock(&scif_process.cm_lock);
 }
 
+/* What was to be kept for the next copies over this connection goes first. */
+static void close_domain(struct scif_link *link)
+{
+	scif_cache_forget(link);
+	ibv_dealloc_pd(link->pd);
+}
+
 /* Works for what scif_link_open() left when it failed, too. */
 void scif_link_close(struct scif_link *link)
 {
@@ -193,6 +218,8 @@ void scif_link_close(struct scif_link *link)
 		munmap(link->shared, sizeof(*link->shared));
 	if (link->local)
 		munmap(link->local, sizeof(*link->local));
+	if (link->pd)
+		close_domain(link);
 	if (link->id)
 		scif_end_id(link->id);
 	memset(link, 0, offsetof(struct scif_link, lock));

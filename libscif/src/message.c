@@ -195,6 +195,15 @@ static int do_recv(struct scif_endpoint *ep, scif_epd_t epd, uint8_t *bytes,
 	return got || !err ? got : scif_fail(err);
 }
 
+/* If it ends by that, errno stays what it was. */
+static void put_quietly(struct scif_endpoint *ep)
+{
+	int error = errno;
+
+	scif_put(ep);
+	errno = error;
+}
+
 int scif_send_long(scif_epd_t epd, const void *msg, int length, int flags)
 {
 	SCIF_NO_CANCEL;
@@ -207,7 +216,7 @@ int scif_send_long(scif_epd_t epd, const void *msg, int length, int flags)
 		ret = scif_fail(EINVAL);
 	else if (length)
 		ret = do_send(ep, epd, msg, length, flags);
-	scif_put(ep);
+	put_quietly(ep);
 	return ret;
 }
 
@@ -223,6 +232,6 @@ int scif_recv_long(scif_epd_t epd, void *msg, int length, int flags)
 		ret = scif_fail(EINVAL);
 	else if (length)
 		ret = do_recv(ep, epd, msg, length, flags);
-	scif_put(ep);
+	put_quietly(ep);
 	return ret;
 }

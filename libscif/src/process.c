@@ -121,12 +121,9 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 		goto fail;
 	set_limits(dev, &attr, &port);
 	dev->direct = scif_direct_find(ctx);
-	dev->pd = ibv_alloc_pd(ctx);
-	if (!dev->pd)
-		goto fail;
 	dev->channel = ibv_create_comp_channel(ctx);
 	if (!dev->channel)
-		goto fail_pd;
+		goto fail;
 	set_nonblocking(dev->channel->fd);
 	if (watch(scif_process.epoll, dev->channel->fd, EPOLLIN,
 		  (uintptr_t)dev | EVENT_DEVICE))
@@ -137,8 +134,6 @@ struct scif_device *scif_device_get(struct ibv_context *ctx)
 
 fail_channel:
 	ibv_destroy_comp_channel(dev->channel);
-fail_pd:
-	ibv_dealloc_pd(dev->pd);
 fail:
 	free(dev);
 	dev = NULL;

@@ -188,16 +188,17 @@ int scif_queue_wait(struct scif_endpoint *ep, uint64_t posted)
 {
 	struct scif_rma *rma = ep->rma;
 	unsigned int round = 0;
-	bool done;
+	bool failed, done;
 
 	for (;;) {
-		if (!scif_queue_poll(ep))
-			return ECONNRESET;
+		scif_queue_poll(ep);
 		scif_queue_lock(rma);
+		/* What has failed counts as completed: both by one look. */
+		failed = rma->failed;
 		done = rma->completed >= posted;
 		pthread_mutex_unlock(&rma->op_lock);
-		if (done)
-			return 0;
+		if (failed || done)
+			return failed ? ECONNRESET : 0;
 		scif_relax(round++);
 	}
 }

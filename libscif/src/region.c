@@ -45,18 +45,18 @@ static int register_region(struct scif_region *region)
 	region->memory = scif_memory_find(region->dev, region->addr,
 					  region->length);
 	if (region->memory) {
-		region->mr = scif_memory_register(region->memory, region->addr,
-						  region->length,
+		region->mr = scif_memory_register(region->memory, region->pd,
+						  region->addr, region->length,
 						  region->access);
 	} else {
 		region->start = (uintptr_t)region->addr;
-		region->mr = ibv_reg_mr(region->dev->pd, region->addr,
+		region->mr = ibv_reg_mr(region->pd, region->addr,
 					region->length, region->access);
 	}
 	return region->mr ? 0 : errno;
 }
 
-struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
+struct scif_region *scif_region_new(struct scif_link *link, void *addr,
 				    size_t length, int access, bool watched)
 {
 	struct scif_region *region;
@@ -70,7 +70,8 @@ struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
 	if (!region)
 		return NULL;
 	atomic_init(&region->refs, 1);
-	region->dev = dev;
+	region->dev = link->dev;
+	region->pd = link->pd;
 	region->addr = addr;
 	region->length = length;
 	region->access = access;

@@ -13,6 +13,7 @@ struct scif_memory;
 struct scif_region {
 	atomic_int refs;
 	struct scif_device *dev;
+	struct ibv_pd *pd; /* its connection's */
 	uint8_t *addr;
 	size_t length;
 	int access;
@@ -24,7 +25,7 @@ struct scif_region {
 };
 
 /* With one reference; NULL with errno. @watched: where that is possible. */
-struct scif_region *scif_region_new(struct scif_device *dev, void *addr,
+struct scif_region *scif_region_new(struct scif_link *link, void *addr,
 				    size_t length, int access, bool watched);
 static inline void scif_region_get(struct scif_region *region)
 {
@@ -53,17 +54,19 @@ bool scif_region_is_there(struct scif_region *region);
  * @length, with a reference for the caller; NULL with errno, EOPNOTSUPP where
  * regions can't be kept.
  */
-struct scif_region *scif_cache_get(struct scif_device *dev, void *addr,
+struct scif_region *scif_cache_get(struct scif_link *link, void *addr,
 				   size_t length, int access);
 /* Let go of those that no copy uses; false if there were none. */
 bool scif_cache_empty(struct scif_device *dev);
+/* Of a connection's, which has no copies any more. */
+void scif_cache_forget(struct scif_link *link);
 
 /* alloc.c: device memory that has all of the range, with a reference, or NULL. */
 struct scif_memory *scif_memory_find(struct scif_device *dev, const void *addr,
 				     size_t length);
 struct ibv_mr *scif_memory_register(struct scif_memory *memory,
-				    const void *addr, size_t length,
-				    int access);
+				    struct ibv_pd *pd, const void *addr,
+				    size_t length, int access);
 void scif_memory_put(struct scif_memory *memory);
 /* In the child of a fork, which has none. */
 void scif_memory_abandon(void);

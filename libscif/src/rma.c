@@ -267,7 +267,7 @@ static bool is_complete(struct scif_rma *rma, uint64_t posted)
 	bool complete;
 
 	scif_queue_lock(rma);
-	complete = rma->completed >= posted;
+	complete = rma->completed >= posted && !rma->failed;
 	pthread_mutex_unlock(&rma->op_lock);
 	return complete;
 }

@@ -276,6 +276,39 @@ static bool hold_on(const char *address, bool maps, int tell)
 	return write(tell, ok ? "y" : "n", 1) == 1 && ok;
 }
 
+/* What one connection may write, the other may not, though it knows the keys. */
+static bool is_kept_out(struct liar *one, struct liar *other)
+{
+	struct scif_dir_entry windows[WINDOWS] = { 0 };
+
+	return check(find_windows(one, windows), "the victim's windows") &&
+	       check(!post_on(other, other->copies, IBV_WR_RDMA_WRITE, 8,
+			      windows[1].addr, windows[1].rkey),
+		     "a window of another connection") &&
+	       check(!post_on(other, other->id->qp, IBV_WR_RDMA_WRITE, 4,
+			      one->theirs.shared_addr +
+				      offsetof(struct scif_shared, want_room),
+			      one->theirs.shared_rkey),
+		     "messages of another connection") &&
+	       check(post_on(one, one->copies, IBV_WR_RDMA_WRITE, 8,
+			     windows[1].addr, windows[1].rkey),
+		     "its own window");
+}
+
+static bool use_others_keys(const char *address, int tell)
+{
+	struct liar one, other;
+	bool ok;
+
+	if (!connect_liar(&one, address, true) ||
+	    !connect_liar(&other, address, true))
+		return false;
+	ok = is_kept_out(&one, &other);
+	close_liar(&other);
+	close_liar(&one);
+	return write(tell, ok ? "y" : "n", 1) == 1 && ok;
+}
+
 static int lie(const char *address, unsigned int rounds, int tell)
 {
 	struct liar liar;
@@ -298,6 +331,8 @@ static int lie(const char *address, unsigned int rounds, int tell)
 	if (!change_for_long(&liar, address, tell))
 		return 1;
 	if (!hold_on(address, false, tell) || !hold_on(address, true, tell))
+		return 1;
+	if (!use_others_keys(address, tell))
 		return 1;
 	for (i = 0; i < SILENT; i++)
 		if (!connect_silent(&liar, address, i))
@@ -455,6 +490,29 @@ static bool meets_holder(int listener, int told, bool closes)
 	return ok;
 }
 
+/* The one with two connections, of which the first has windows. */
+static bool meets_thief(int listener, int told)
+{
+	uint8_t *pages = fresh_pages(WINDOWS * PAGE);
+	int epds[2] = { -1, -1 }, i;
+	struct scif_port_id from;
+	bool ok = true;
+
+	for (i = 0; i < 2 && ok; i++)
+		ok = shows(listener, POLLIN) &&
+		     succeeds(scif_accept(listener, &from, &epds[i], 0), 0,
+			      "accept");
+	for (i = 0; i < WINDOWS && ok; i++)
+		ok = succeeds(scif_register(epds[0], pages + i * PAGE, PAGE,
+					    i * PAGE, 3, SCIF_MAP_FIXED),
+			      i * PAGE, "register");
+	ok = ok && is_told(told, 'y');
+	for (i = 0; i < 2; i++)
+		scif_close(epds[i]);
+	munmap(pages, WINDOWS * PAGE);
+	return ok;
+}
+
 struct acceptance {
 	int listener;
 	int epd;
@@ -608,6 +666,8 @@ int main(int argc, char **argv)
 	ok = ok && meets_holder(listener, told[0], true) && healthy(own, other);
 	tap_ok(ok,
 	       "a peer that maps a window keeps no other when that is closed");
+	ok = ok && meets_thief(listener, told[0]) && healthy(own, other);
+	tap_ok(ok, "what one connection may use, another of the peer's may not");
 	tap_ok(ok && survives_silence(listener, own, other, &served),
 	       "a peer that does not answer is gone after a while");
 	tap_ok(served, "meanwhile others are served");
