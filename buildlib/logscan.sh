@@ -41,6 +41,7 @@ kernel_reports=(
 	'page allocation failure'
 	'Out of memory:'
 	'segfault at'
+	'not to be told:'
 )
 
 # Said at boot about the kernel's own configuration or the virtual CPU.
@@ -48,6 +49,24 @@ harmless_reports=(
 	'KernelAddressSanitizer initialized'
 	'ODEBUG: selftest passed'
 )
+
+# What ib_mic and mic_fabric may say. All else is a mistake of theirs, or tells everybody
+# of a user's: Documentation/observability.md.
+expected_messages=(
+	'events that are not read are not counted on this kernel'
+	'loading out-of-tree module taints kernel'
+	'module verification failed'
+)
+
+# unexpected_messages: of a kernel log, without what is for debugging, what the two say
+# beside that, as a report.
+unexpected_messages() {
+	local expected
+
+	expected=$(IFS='|' && echo "${expected_messages[*]}")
+	grep -E '^(\[[^]]*\] )?(ib_mic|mic_fabric|infiniband mic[0-9]+): ' |
+		grep -v -E "$expected" | sed 's/^/not to be told: /'
+}
 
 # scan_log FILE: print the lines of a kernel log that report a failure.
 # Returns 0 when there are any, as grep does.
