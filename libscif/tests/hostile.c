@@ -332,7 +332,7 @@ static int lie(const char *address, unsigned int rounds, int tell)
 		return 1;
 	if (!hold_on(address, false, tell) || !hold_on(address, true, tell))
 		return 1;
-	if (!use_others_keys(address, tell))
+	if (!use_others_keys(address, tell) || !accept_strangely(tell))
 		return 1;
 	for (i = 0; i < SILENT; i++)
 		if (!connect_silent(&liar, address, i))
@@ -513,6 +513,20 @@ static bool meets_thief(int listener, int told)
 	return ok;
 }
 
+/* Who accepts, and does not speak the library's protocol, learns that it is over. */
+static bool meets_stranger(int told)
+{
+	struct scif_port_id to = { .node = peer_node, .port = STRANGER_PORT };
+	int epd = scif_open();
+	bool ok;
+
+	ok = is_told(told, 'l') &&
+	     fails(scif_connect(epd, &to), ECONNREFUSED, "connect") &&
+	     is_told(told, 'y');
+	scif_close(epd);
+	return ok;
+}
+
 struct acceptance {
 	int listener;
 	int epd;
@@ -668,6 +682,8 @@ int main(int argc, char **argv)
 	       "a peer that maps a window keeps no other when that is closed");
 	ok = ok && meets_thief(listener, told[0]) && healthy(own, other);
 	tap_ok(ok, "what one connection may use, another of the peer's may not");
+	ok = ok && meets_stranger(told[0]);
+	tap_ok(ok, "a peer that accepts and is none of ours is told the end");
 	tap_ok(ok && survives_silence(listener, own, other, &served),
 	       "a peer that does not answer is gone after a while");
 	tap_ok(served, "meanwhile others are served");

@@ -170,6 +170,70 @@ bool connect_silent(struct liar *liar, const char *address, unsigned int number)
 	       !rdma_establish(liar->id);
 }
 
+static bool listen_at(struct liar *liar, struct rdma_cm_id **listener)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET,
+				   .sin_port = htons(STRANGER_PORT) };
+
+	liar->channel = rdma_create_event_channel();
+	return liar->channel &&
+	       !rdma_create_id(liar->channel, listener, NULL, RDMA_PS_TCP) &&
+	       !rdma_bind_addr(*listener, (struct sockaddr *)&any) &&
+	       !rdma_listen(*listener, 1);
+}
+
+/* The next request, in @liar's id. */
+static bool take_request(struct liar *liar)
+{
+	struct rdma_cm_event *event;
+	bool ok;
+
+	if (rdma_get_cm_event(liar->channel, &event))
+		return false;
+	ok = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+	if (ok)
+		liar->id = event->id;
+	rdma_ack_cm_event(event);
+	return ok;
+}
+
+/* What comes next; what is said with it does not count. */
+static bool has_event(struct liar *liar, enum rdma_cm_event_type type)
+{
+	struct rdma_cm_event *event;
+	bool ok;
+
+	if (rdma_get_cm_event(liar->channel, &event))
+		return false;
+	ok = check(event->event == type, "the stranger gets %s, wants %s",
+		   rdma_event_str(event->event), rdma_event_str(type));
+	rdma_ack_cm_event(event);
+	return ok;
+}
+
+bool accept_strangely(int tell)
+{
+	const struct scif_hello hello = { .magic = ~SCIF_MAGIC };
+	struct rdma_conn_param param = { .private_data = &hello,
+					 .private_data_len = sizeof(hello),
+					 .responder_resources = 4,
+					 .initiator_depth = 4 };
+	struct liar liar = { .deaf = false };
+	struct rdma_cm_id *listener;
+	bool ok;
+
+	ok = listen_at(&liar, &listener) && write(tell, "l", 1) == 1 &&
+	     take_request(&liar) && open_liar(&liar) &&
+	     !rdma_accept(liar.id, &param) &&
+	     has_event(&liar, RDMA_CM_EVENT_ESTABLISHED) &&
+	     has_event(&liar, RDMA_CM_EVENT_DISCONNECTED);
+	if (ok) {
+		rdma_destroy_id(listener);
+		close_liar(&liar);
+	}
+	return write(tell, ok ? "y" : "n", 1) == 1 && ok;
+}
+
 void close_liar(struct liar *liar)
 {
 	rdma_disconnect(liar->id);

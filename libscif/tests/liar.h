@@ -14,6 +14,7 @@
 
 enum {
 	LIAR_PORT = 2700,
+	STRANGER_PORT = 2701, /* of one that accepts, in its turn */
 	LIAR_PAGE = 4096,
 	LIAR_NODE = 7, /* that there is not */
 };
@@ -48,6 +49,8 @@ bool connect_deaf(struct liar *liar, const char *address);
 bool connect_silent(struct liar *liar, const char *address,
 		    unsigned int number);
 void close_liar(struct liar *liar);
+/* Wait for the victim, accept what is none of its protocol, and see it end. */
+bool accept_strangely(int tell);
 
 /* A request for the victim's shared block; false when the victim has had enough. */
 bool post(struct liar *liar, enum ibv_wr_opcode opcode, uint32_t length,

@@ -23,6 +23,8 @@ enum {
 	BEFORE = 0x11,
 	AFTER = 0x22,
 	COPIES = 8,
+	READERS = 8,
+	READ = COUPLE_BYTES / READERS,
 	RW = SCIF_PROT_READ | SCIF_PROT_WRITE,
 	FIXED = SCIF_MAP_FIXED
 };
@@ -208,6 +210,59 @@ static bool kill_under_copies(bool stops)
 	return ok;
 }
 
+/* A thread of several that read over one connection, each a part of the window. */
+struct reader {
+	const struct couple *couple;
+	unsigned int part;
+	pthread_t thread;
+	bool ok;
+};
+
+static void *read_on(void *argument)
+{
+	struct reader *reader = argument;
+	off_t at = (off_t)reader->part * READ;
+	uint8_t *mem = reader->couple->mem + at;
+
+	do {
+		memset(mem, 0, READ);
+		reader->ok = !scif_readfrom(reader->couple->own, at, READ, at,
+					    SCIF_RMA_SYNC);
+	} while (reader->ok && mem[0] == BEFORE && mem[READ - 1] == BEFORE);
+	/* the last one failed, or has read what is not there */
+	reader->ok = !reader->ok && errno == ECONNRESET;
+	return NULL;
+}
+
+/* Who takes another one's completion does not make him believe that he has read. */
+static bool kill_under_reads(void)
+{
+	struct reader readers[READERS];
+	struct couple couple = couple_begin();
+	bool ok;
+	int i;
+
+	memset(couple.mem, BEFORE, COUPLE_BYTES);
+	ok = succeeds(scif_writeto(couple.own, 0, COUPLE_BYTES, 0,
+				   SCIF_RMA_SYNC),
+		      0, "writeto");
+	for (i = 0; i < READERS; i++) {
+		readers[i].couple = &couple;
+		readers[i].part = i;
+		pthread_create(&readers[i].thread, NULL, read_on, &readers[i]);
+	}
+	sleep_ms(200);
+	peer_kill();
+	for (i = 0; i < READERS; i++) {
+		if (!joins(readers[i].thread))
+			return false;
+		ok = check(readers[i].ok, "reader %d", i) && ok;
+	}
+	scif_close(couple.own);
+	munmap(couple.mem, COUPLE_BYTES);
+	return ok;
+}
+
 static bool kill_running(void)
 {
 	return kill_under_copies(false);
@@ -222,6 +277,8 @@ const struct behaviour under_way_cases[] = {
 	{ 52, "the peer's SIGKILL under copies and fences: ECONNRESET",
 	  kill_running },
 	{ 52, "the same when it was stopped", kill_stopped },
+	{ 52, "the same under reads of several threads over one connection",
+	  kill_under_reads },
 	{ 0, NULL, NULL }
 };
 

@@ -259,6 +259,38 @@ static bool copy_without_buffer(struct locking *locking)
 	return ok && carries(locking->epd, mem, PAGE);
 }
 
+/* What is only kept for copies that may come again makes room for the library's own. */
+static bool copy_despite_kept(struct locking *locking)
+{
+	static const size_t sizes[] = { 4 << 20, 1 << 20, 64 << 10 };
+	enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), BUFFER = 128 << 10 };
+	const uint8_t *end = locking->mem + (24 << 20);
+	uint8_t *mem = locking->mem;
+	struct rlimit limit;
+	bool ok = true;
+	int i;
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	peer_register(locking->other, 0, sizes[0], 0, RW, FIXED);
+	peer_register(locking->second_other, 0, PAGE, 0, RW, FIXED);
+	for (i = 0; i < SIZES; i++)
+		while (ok && mem < end &&
+		       pinned() + sizes[i] <= limit.rlim_cur) {
+			ok = succeeds(scif_vwriteto(locking->epd, mem, sizes[i],
+						    0,
+						    SCIF_RMA_SYNC |
+							    SCIF_RMA_USECACHE),
+				      0, "a copy that is kept");
+			mem += sizes[i];
+		}
+	return ok &&
+	       check(pinned() + BUFFER > limit.rlim_cur, "%zu of %zu pinned",
+		     pinned(), (size_t)limit.rlim_cur) &&
+	       succeeds(scif_vwriteto(locking->second, mem, 8, 0,
+				      SCIF_RMA_SYNC),
+			0, "a copy over another connection");
+}
+
 static bool with_limit(bool (*run)(struct locking *locking))
 {
 	struct locking locking = {
@@ -327,6 +359,11 @@ static bool register_limit(void)
 static bool register_once(void)
 {
 	return with_limit(lock_again);
+}
+
+static bool copies_beside_kept(void)
+{
+	return with_limit(copy_despite_kept);
 }
 
 static bool register_released(void)
@@ -557,6 +594,8 @@ const struct behaviour window_cases[] = {
 
 const struct behaviour watched_cases[] = {
 	{ 36, "memory of several windows is locked once", register_once },
+	{ 36, "what is kept for copies is not in the way of others",
+	  copies_beside_kept },
 	{ 36, "copies of memory over the limit", copies_over_limit },
 	{ 36, "register after a copy that nobody waited for",
 	  register_after_copy },
