@@ -355,6 +355,20 @@ static bool takes_event(struct ibv_context *ctx, uint64_t end,
 	return true;
 }
 
+static bool event_is(struct ibv_context *ctx, enum ibv_event_type type,
+		     const struct ibv_qp *qp)
+{
+	struct ibv_async_event event;
+	bool ok;
+
+	if (!check(takes_event(ctx, deadline(), &event), "no event comes"))
+		return false;
+	ok = check(event.event_type == type && event.element.qp == qp,
+		   "the event is '%s'", ibv_event_type_str(event.event_type));
+	ibv_ack_async_event(&event);
+	return ok;
+}
+
 /* The first message before the receiver knows that it is connected. */
 static bool established(struct pair *pair)
 {
@@ -369,18 +383,38 @@ static bool established(struct pair *pair)
 	endpoint_to_init(&pair->b);
 	endpoint_to_rtr(&pair->b, &a);
 	endpoint_connect(&pair->a, &b);
-	if (!exchange_empty(&pair->a, &pair->b, 1) ||
-	    !check(takes_event(ctx, deadline(), &event), "no event comes"))
-		return false;
-	ok = check(event.event_type == IBV_EVENT_COMM_EST &&
-			   event.element.qp == pair->b.qp,
-		   "the event is '%s'", ibv_event_type_str(event.event_type));
-	ibv_ack_async_event(&event);
+	ok = exchange_empty(&pair->a, &pair->b, 1) &&
+	     event_is(ctx, IBV_EVENT_COMM_EST, pair->b.qp);
 	/* it is told once */
 	ok = ok && exchange_empty(&pair->a, &pair->b, 2) &&
 	     check(!takes_event(ctx, now_ms() + 20, &event), "it comes again");
 	endpoint_to_rts(&pair->b);
 	return exchange_empty(&pair->b, &pair->a, 3) && ok;
+}
+
+/* What is unreliable is told once as well. */
+static bool established_unreliably(struct setup *setup)
+{
+	struct endpoint_options options = endpoint_options(IBV_QPT_UC);
+	struct ibv_context *ctx = setup->b_dev.ctx;
+	struct endpoint_address a_address, b_address;
+	struct ibv_async_event event;
+	struct endpoint a, b;
+	bool ok;
+
+	endpoint_create(&a, &setup->a_dev, &options);
+	endpoint_create(&b, &setup->b_dev, &options);
+	a_address = endpoint_address(&a);
+	b_address = endpoint_address(&b);
+	endpoint_to_init(&b);
+	endpoint_to_rtr(&b, &a_address);
+	endpoint_connect(&a, &b_address);
+	ok = exchange_empty(&a, &b, 1) &&
+	     event_is(ctx, IBV_EVENT_COMM_EST, b.qp) &&
+	     exchange_empty(&a, &b, 2) &&
+	     check(!takes_event(ctx, now_ms() + 20, &event), "it comes again");
+	pair_destroy(&a, &b);
+	return ok;
 }
 
 /* There is no connection that a datagram could establish. */
@@ -490,6 +524,7 @@ static const struct {
 	bool (*run)(struct setup *setup);
 	const char *name;
 } cases[] = {
+	{ established_unreliably, "communication established, unreliable" },
 	{ not_by_datagrams, "no communication is established by datagrams" },
 	{ full_receive_cq, "a receiver's completion queue is full" },
 	{ empty_srq, "an empty shared receive queue" },

@@ -304,6 +304,12 @@ static void atomic_to_inline(volatile struct mic_send_wqe *wqe)
 	wqe->inline_len = 8;
 }
 
+/* More than an element has room for. */
+static void too_long_a_list(volatile struct mic_send_wqe *wqe)
+{
+	wqe->num_sge = UINT8_MAX;
+}
+
 static bool unknown_opcode(struct stage *stage, struct maps *maps)
 {
 	return fails_as(stage, maps, no_such_opcode, IBV_WC_LOC_QP_OP_ERR);
@@ -328,6 +334,11 @@ static bool long_inline(struct stage *stage, struct maps *maps)
 static bool inline_read(struct stage *stage, struct maps *maps)
 {
 	return fails_as(stage, maps, read_to_inline, IBV_WC_LOC_QP_OP_ERR);
+}
+
+static bool long_list(struct stage *stage, struct maps *maps)
+{
+	return fails_as(stage, maps, too_long_a_list, IBV_WC_LOC_QP_OP_ERR);
 }
 
 static bool inline_atomic(struct stage *stage, struct maps *maps)
@@ -557,6 +568,7 @@ static const struct {
 	{ long_inline, "more inline data than the queue has room for", false },
 	{ inline_read, "a READ with the flag of inline data", false },
 	{ inline_atomic, "an atomic with the flag of inline data", false },
+	{ long_list, "a request with more elements than the queue has", false },
 };
 
 int main(int argc, char **argv)
