@@ -191,6 +191,9 @@ def again(region, seconds, pause, words):
 def write_once(region, words):
     if words[0] == "blank":
         region.mem[0:HEADER] = bytes(HEADER)
+    elif words[0] == "random":
+        offset = random.randrange(0, HEADER, 8)
+        region.mem[offset:offset + 8] = random.randbytes(8)
     else:
         region.write(int(words[1], 0), int(words[2]), int(words[3], 0))
 
