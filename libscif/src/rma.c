@@ -314,7 +314,8 @@ static bool settle(struct scif_endpoint *ep)
 
 void scif_rma_event(struct scif_endpoint *ep)
 {
-	if (!ep->rma || scif_state(ep) < SCIF_CONNECTED)
+	/* Before that it may be about to be there. */
+	if (scif_state(ep) < SCIF_CONNECTED || !ep->rma)
 		return;
 	pthread_mutex_lock(&ep->rma->settle_lock);
 	if (settle(ep) && !ibv_req_notify_cq(ep->link.rma_cq, 0))
@@ -324,11 +325,12 @@ void scif_rma_event(struct scif_endpoint *ep)
 
 void scif_rma_tick(struct scif_endpoint *ep)
 {
-	struct scif_rma *rma = ep->rma;
 	int state = scif_state(ep);
+	struct scif_rma *rma;
 
-	if (state < SCIF_CONNECTED || !rma)
+	if (state < SCIF_CONNECTED || !ep->rma)
 		return;
+	rma = ep->rma;
 	if (state == SCIF_CONNECTED && atomic_load(&rma->said))
 		scif_rma_event(ep);
 	if (state == SCIF_CONNECTED)
