@@ -224,6 +224,7 @@ static bool has_room_for_own(struct setup *setup)
 
 /* --- shared receive queues --------------------------------------------------- */
 
+/* The queue is this process's, whoever sends. */
 struct receiver {
 	struct ibv_srq *srq;
 	struct endpoint a;
@@ -234,10 +235,10 @@ static void receiver_open(struct receiver *receiver, struct setup *setup)
 {
 	struct endpoint_options options = endpoint_options(IBV_QPT_RC);
 
-	receiver->srq = srq_create(setup->b_dev.pd, ENTRIES, 1);
-	endpoint_create(&receiver->a, &setup->a_dev, &options);
-	options.srq = receiver->srq;
+	receiver->srq = srq_create(setup->a_dev.pd, ENTRIES, 1);
 	endpoint_create(&receiver->b, &setup->b_dev, &options);
+	options.srq = receiver->srq;
+	endpoint_create(&receiver->a, &setup->a_dev, &options);
 	pair_connect(&receiver->a, &receiver->b);
 }
 
@@ -258,9 +259,9 @@ static bool posts(struct receiver *receiver, uint64_t id, int expected)
 
 static bool receives(struct receiver *receiver, uint64_t id)
 {
-	post_empty_send(&receiver->a, id, IBV_SEND_SIGNALED);
-	return cq_expect(receiver->a.send_cq, id, IBV_WC_SUCCESS) &&
-	       cq_expect(receiver->b.recv_cq, id, IBV_WC_SUCCESS);
+	post_empty_send(&receiver->b, id, IBV_SEND_SIGNALED);
+	return cq_expect(receiver->b.send_cq, id, IBV_WC_SUCCESS) &&
+	       cq_expect(receiver->a.recv_cq, id, IBV_WC_SUCCESS);
 }
 
 /* What was posted is received; there is no room for more until it is mapped. */
@@ -296,9 +297,11 @@ void run_moved(struct setup *setup)
 	tap_ok(cq_forgets(setup),
 	       "without the completions of what was destroyed meanwhile");
 	tap_ok(cq_is_resized_again(setup), "or is resized again");
-	tap_ok(has_room_for_own(setup),
-	       "after growing %u more requests are executed by the process",
-	       WRITES);
+	/* between machines the kernels execute them */
+	if (!setup_is_remote(setup))
+		tap_ok(has_room_for_own(setup),
+		       "after growing %u more requests are executed by the process",
+		       WRITES);
 	tap_ok(srq_waits(setup),
 	       "a shared receive queue that can't be mapped waits until it can");
 }
