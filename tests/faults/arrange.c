@@ -211,6 +211,25 @@ static void receive_outside(struct scene *scene)
 				       RECEIVE_BYTES);
 }
 
+static void receive_below(struct scene *scene)
+{
+	extra_region(scene, scene->setup->b_dev.pd, ACCESS_ALL);
+	scene->receive[0] = region_sge(&scene->extra, -1, RECEIVE_BYTES);
+}
+
+static void receive_wraps(struct scene *scene)
+{
+	scene->receive[0].addr = UINT64_MAX - 3;
+}
+
+static void receive_stale_lkey(struct scene *scene)
+{
+	extra_region(scene, scene->setup->b_dev.pd, ACCESS_ALL);
+	scene->receive[0] = region_sge(&scene->extra, 0, RECEIVE_BYTES);
+	tap_must(!ibv_dereg_mr(scene->extra.mr), "ibv_dereg_mr fails");
+	scene->extra.mr = NULL;
+}
+
 void no_receives(struct scene *scene)
 {
 	scene->receives = 0;
@@ -402,6 +421,15 @@ static const struct fault rows[] = {
 	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
 	{ "receive outside its MR", SENDS, receive_outside,
 	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "receive below its MR", SENDS, receive_below,
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "receive at an address that wraps around", SENDS, receive_wraps,
+	  RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
+	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
+	{ "receive with the lkey of a deregistered MR", SENDS,
+	  receive_stale_lkey, RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),
 	  RECEIVE_PROTECTION(IBV_WC_SUCCESS), NULL },
 	{ "no receive, no retry", RECEIVED, no_receives, NOT_READY, LOST,
 	  rnr_retry_0 },
