@@ -22,8 +22,7 @@ static bool has(const struct scif_region *region, const struct ibv_pd *pd,
 	size_t skip = addr - region->addr;
 
 	return region->pd == pd && addr >= region->addr &&
-	       length <= region->length &&
-	       skip <= region->length - length &&
+	       length <= region->length && skip <= region->length - length &&
 	       (region->access & access) == access;
 }
 

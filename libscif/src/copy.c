@@ -241,9 +241,9 @@ static struct scif_region *find_region(struct scif_endpoint *ep, void *addr,
 			return region;
 	}
 	errno = 0;
-	return length > BOUNCE ? scif_region_new(&ep->link, addr, length,
-						 access, false) :
-				 NULL;
+	return length > BOUNCE ?
+		       scif_region_new(&ep->link, addr, length, access, false) :
+		       NULL;
 }
 
 static int copy_memory(struct scif_endpoint *ep, enum ibv_wr_opcode opcode,

@@ -65,11 +65,10 @@ static int open_memory(struct scif_link *link)
 	link->local = pages(sizeof(*link->local));
 	if (!link->shared || !link->local)
 		return -1;
-	link->shared_mr = scif_link_register(link, link->shared,
-					     sizeof(*link->shared),
-					     IBV_ACCESS_LOCAL_WRITE |
-						     IBV_ACCESS_REMOTE_WRITE |
-						     IBV_ACCESS_REMOTE_READ);
+	link->shared_mr = scif_link_register(
+		link, link->shared, sizeof(*link->shared),
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			IBV_ACCESS_REMOTE_READ);
 	if (!link->shared_mr)
 		return -1;
 	link->local_mr = scif_link_register(link, link->local,

@@ -228,8 +228,7 @@ static struct scif_region *lock_memory(struct scif_endpoint *ep, void *addr,
 	bool ends = true; /* nobody has looked */
 
 	for (;;) {
-		region = scif_region_new(&ep->link, addr, length, access,
-					 true);
+		region = scif_region_new(&ep->link, addr, length, access, true);
 		if (region || errno != ENOMEM || scif_now_ms() >= until)
 			return region;
 		if (scif_cache_empty(ep->link.dev))

@@ -681,7 +681,8 @@ int main(int argc, char **argv)
 	tap_ok(ok,
 	       "a peer that maps a window keeps no other when that is closed");
 	ok = ok && meets_thief(listener, told[0]) && healthy(own, other);
-	tap_ok(ok, "what one connection may use, another of the peer's may not");
+	tap_ok(ok,
+	       "what one connection may use, another of the peer's may not");
 	ok = ok && meets_stranger(told[0]);
 	tap_ok(ok, "a peer that accepts and is none of ours is told the end");
 	tap_ok(ok && survives_silence(listener, own, other, &served),
