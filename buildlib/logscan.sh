@@ -51,20 +51,25 @@ harmless_reports=(
 )
 
 # What ib_mic and mic_fabric may say. All else is a mistake of theirs, or tells everybody
-# of a user's: Documentation/observability.md.
+# of a user's: Documentation/observability.md. Of a PSN ib_core tells, of any device.
 expected_messages=(
+	'[rs]q_psn overflow, masking to 24 bits'
 	'events that are not read are not counted on this kernel'
 	'loading out-of-tree module taints kernel'
 	'module verification failed'
 )
 
-# unexpected_messages: of a kernel log, without what is for debugging, what the two say
-# beside that, as a report.
+# told_to_all: the kernel's log without what is for debugging.
+told_to_all() {
+	dmesg --level emerg,alert,crit,err,warn,notice,info
+}
+
+# unexpected_messages: of that, what the two say beside those, as a report.
 unexpected_messages() {
 	local expected
 
 	expected=$(IFS='|' && echo "${expected_messages[*]}")
-	grep -E '^(\[[^]]*\] )?(ib_mic|mic_fabric|infiniband mic[0-9]+): ' |
+	grep -E '^(\[[^]]*\] )?(ib_mic|mic_fabric|([^ ]+ ([^ ]+ )?)?mic[0-9]+): ' |
 		grep -v -E "$expected" | sed 's/^/not to be told: /'
 }
 

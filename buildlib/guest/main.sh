@@ -186,6 +186,9 @@ main() {
 	fi
 	scan_leaks
 	dmesg >"$run_dir/dmesg"
+	# of node 0 each test has been asked; the others have nobody else
+	[ "${MIC_NODE:-0}" -eq 0 ] || told_to_all | unexpected_messages \
+		>>"$run_dir/dmesg"
 	scan_log "$run_dir/dmesg" >"$run_dir/reports"
 }
 

@@ -22,7 +22,7 @@
 
 uint16_t own_node, peer_node;
 
-enum { PEERS = 16 };
+enum { PEERS = 20 };
 
 static struct peer {
 	pid_t pid;

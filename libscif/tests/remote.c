@@ -79,7 +79,7 @@ static int listen_at(unsigned short port)
 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) ||
-	    listen(fd, 16))
+	    listen(fd, 32))
 		bail("listen: %s", strerror(errno));
 	return fd;
 }

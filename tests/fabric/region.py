@@ -18,7 +18,7 @@
   region.py free SECONDS             all entries are nobody's, again and again
   region.py scribble SECONDS OFFSET  random numbers of 8 bytes in one place
   region.py copy SECONDS FROM TO SIZE  what is in one place also in another
-  region.py again SECONDS PAUSE poke|blank ...  that, and after so many seconds again
+  region.py again SECONDS PAUSE poke|blank|random ...  that, and after so many seconds again
 
 The offsets are those of Documentation/fabric.md.
 """
