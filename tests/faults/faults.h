@@ -176,6 +176,11 @@ struct fault_table {
 		IBV_WC_RNR_RETRY_EXC_ERR, RECEIVE_STAYS, -1                    \
 	}
 
+/* Of a reliable service, and of one that is not, where the receive is at fault. */
+#define RECEIVE_FAILS                                                          \
+	RECEIVE_PROTECTION(IBV_WC_REM_OP_ERR),                                 \
+		RECEIVE_PROTECTION(IBV_WC_SUCCESS)
+
 #define BIT(number) (1U << (number))
 
 /* Some opcodes. */
