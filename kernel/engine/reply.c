@@ -16,6 +16,11 @@
  * while requests of this side wait for answers: both sides write as they like then, and
  * delays would only make them take turns. (Now and then one looks like it because its
  * acknowledgment is on its way.)
+ *
+ * How many are needed depends on what waiting has cost. An acknowledgment may wait for
+ * long, because the reply may have to wait for a processor; but if that was in vain, twice
+ * as many replies as before come first. So a program that replies to some WRITEs and not
+ * to others loses the delay once in a hundred of them, whichever they are.
  */
 #include <linux/minmax.h>
 #include <linux/sched/clock.h>
@@ -25,9 +30,19 @@
 #include "../verbs/qp.h"
 #include "reply.h"
 
-/* A reply is likely when so many have come, less what others count. */
+/*
+ * A reply is likely when so many have come, less what others count; twice as many for
+ * each time that none came then. After the most that count what was is forgotten.
+ */
 #define MIC_REPLY_LIKELY	4
-#define MIC_REPLY_MAX		16
+#define MIC_REPLY_MISSES	5
+#define MIC_REPLY_MAX		(MIC_REPLY_LIKELY << MIC_REPLY_MISSES)
+
+static bool mic_reply_is_likely(const struct mic_resp *resp)
+{
+	return READ_ONCE(resp->replies) >=
+	       MIC_REPLY_LIKELY << READ_ONCE(resp->reply_misses);
+}
 
 static void mic_reply_halve(struct mic_resp *resp)
 {
@@ -39,8 +54,21 @@ static void mic_reply_missed(struct mic_resp *resp)
 {
 	if (!READ_ONCE(resp->reply_by))
 		return;
+	if (mic_reply_is_likely(resp))
+		WRITE_ONCE(resp->reply_misses,
+			   min(READ_ONCE(resp->reply_misses) + 1,
+			       MIC_REPLY_MISSES));
 	WRITE_ONCE(resp->reply_by, 0);
 	WRITE_ONCE(resp->replies, 0);
+}
+
+static void mic_reply_came(struct mic_resp *resp)
+{
+	int replies = min(READ_ONCE(resp->replies) + 1, MIC_REPLY_MAX);
+
+	if (replies == MIC_REPLY_MAX)
+		WRITE_ONCE(resp->reply_misses, 0);
+	WRITE_ONCE(resp->replies, replies);
 }
 
 /* Does nothing but the memory tell that it was there? */
@@ -67,7 +95,7 @@ void mic_reply_expect(struct mic_qp *qp, struct mic_op *op)
 	if (atomic_read(&qp->req.unanswered))
 		mic_reply_halve(resp);
 	WRITE_ONCE(resp->reply_by, (local_clock() + op->reply_ns) ?: 1);
-	op->reply_likely = READ_ONCE(resp->replies) >= MIC_REPLY_LIKELY;
+	op->reply_likely = mic_reply_is_likely(resp);
 }
 
 /**
@@ -88,8 +116,7 @@ void mic_reply_note(struct mic_qp *qp)
 	if ((s64)(local_clock() - by) > 0)
 		mic_reply_halve(resp);
 	else
-		WRITE_ONCE(resp->replies, min(READ_ONCE(resp->replies) + 1,
-					      MIC_REPLY_MAX));
+		mic_reply_came(resp);
 }
 
 /**
@@ -100,4 +127,5 @@ void mic_reply_forget(struct mic_qp *qp)
 {
 	qp->resp.reply_by = 0;
 	qp->resp.replies = 0;
+	qp->resp.reply_misses = 0;
 }

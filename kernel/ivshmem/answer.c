@@ -15,7 +15,7 @@
 
 #define MIC_ACK_DELAY_US_MAX	1000
 
-static unsigned int mic_ack_delay_us = 100;
+static unsigned int mic_ack_delay_us = MIC_ACK_DELAY_US_MAX;
 
 static int mic_ack_delay_us_set(const char *value,
 				const struct kernel_param *param)
@@ -28,7 +28,7 @@ static const struct kernel_param_ops mic_ack_delay_us_ops = {
 	.get = param_get_uint,
 };
 module_param_cb(ack_delay_us, &mic_ack_delay_us_ops, &mic_ack_delay_us, 0644);
-MODULE_PARM_DESC(ack_delay_us, "Microseconds that the acknowledgment of a WRITE waits for a reply that is likely, up to 1000 (100); 0: not at all");
+MODULE_PARM_DESC(ack_delay_us, "Microseconds that the acknowledgment of a WRITE waits for a reply that is likely, up to 1000 (1000); 0: not at all");
 
 /**
  * mic_answer_delay_ns - for how long an answer may wait

@@ -210,6 +210,7 @@ struct mic_req {
  * @reply_by: local_clock() until which a reply to the last WRITE of another machine is
  *	early enough to have its acknowledgment wait, or 0; read and written anywhere
  * @replies: how likely it is that there is one; likewise
+ * @reply_misses: how often one was likely, and did not come; likewise
  * @post_lock: kernel consumers: serialises posting
  */
 struct mic_resp {
@@ -230,6 +231,7 @@ struct mic_resp {
 	u32 xrc_srqn;
 	u64 reply_by;
 	u8 replies;
+	u8 reply_misses;
 	spinlock_t post_lock;
 };
 

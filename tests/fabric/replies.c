@@ -4,10 +4,10 @@
  * the other side looks at without polling a queue.
  *
  * usage: replies serve PORT
- *        replies reply|stop|both|notice COUNT ADDRESS:PORT
+ *        replies reply|stop|some|both|notice COUNT ADDRESS:PORT
  *
  * reply: to and fro, one after the other. stop: so, and then the server does not reply
- * to as many. both: the sides do not wait for each other. notice: so to and fro, too, but
+ * to as many. some: so, but the server does not reply to one in SOME. both: the sides do not wait for each other. notice: so to and fro, too, but
  * it is a SEND without data that tells each side of the other's WRITE.
  */
 #include <stdlib.h>
@@ -27,11 +27,14 @@ enum { THEIRS = 0, OURS = 64, BYTES = 128 };
 /* After so many that came so soon, in a row, another one is likely. */
 enum { LIKELY = 4, SOON_US = 1000 };
 
-enum way { REPLY, STOP, BOTH, NOTICE, WAYS };
+enum { SOME = 8 };
+
+enum way { REPLY, STOP, SOME_OF_THEM, BOTH, NOTICE, WAYS };
 
 static const char *const way_names[WAYS] = {
 	[REPLY] = "reply",
 	[STOP] = "stop",
+	[SOME_OF_THEM] = "some",
 	[BOTH] = "both",
 	[NOTICE] = "notice",
 };
@@ -141,6 +144,24 @@ static bool to_and_fro(struct side *side, uint32_t count, bool begins)
 	return true;
 }
 
+/* What is not replied to need not be seen either. */
+static bool some_to_and_fro(struct side *side, uint32_t count, bool begins)
+{
+	uint32_t i;
+
+	for (i = 1; i <= count; i++) {
+		bool replied = i % SOME;
+
+		if (begins && !put(side, i))
+			return false;
+		if (replied && !comes(side, i))
+			return false;
+		if (!begins && replied && !put(side, i))
+			return false;
+	}
+	return true;
+}
+
 static bool all_at_once(struct side *side, uint32_t from, uint32_t to)
 {
 	uint32_t i;
@@ -198,6 +219,8 @@ static bool run(struct side *side, const struct script *script, bool begins)
 			return false;
 		return begins ? all_at_once(side, count + 1, 2 * count) :
 				comes(side, 2 * count);
+	case SOME_OF_THEM:
+		return some_to_and_fro(side, count, begins);
 	case NOTICE:
 		return told_to_and_fro(side, count, begins);
 	default:
