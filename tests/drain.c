@@ -355,8 +355,8 @@ static bool takes_event(struct ibv_context *ctx, uint64_t end,
 	return true;
 }
 
-static bool event_is(struct ibv_context *ctx, enum ibv_event_type type,
-		     const struct ibv_qp *qp)
+bool event_is(struct ibv_context *ctx, enum ibv_event_type type,
+	      const struct ibv_qp *qp)
 {
 	struct ibv_async_event event;
 	bool ok;
@@ -369,7 +369,7 @@ static bool event_is(struct ibv_context *ctx, enum ibv_event_type type,
 	return ok;
 }
 
-static bool stays_without_event(struct ibv_context *ctx)
+bool stays_without_event(struct ibv_context *ctx)
 {
 	struct ibv_async_event event;
 
@@ -589,7 +589,7 @@ int main(int argc, char **argv)
 	run_middles(&setup, &neighbours);
 	run_changes(&setup, &neighbours);
 	run_destroys(&setup, &neighbours);
-	run_xrc_destroys(&setup, &neighbours);
+	run_xrc(&setup, &neighbours);
 	neighbours_close(&neighbours);
 	setup_close(&setup);
 	return tap_end();

@@ -2,7 +2,7 @@
 /*
  * Initiators and targets of XRC that are destroyed in every state with work
  * outstanding: what the other side hears of it, and that the receive queue goes on
- * with another connection.
+ * with another connection. And the event of a target's first message.
  */
 #include <inttypes.h>
 
@@ -141,7 +141,36 @@ static bool run_case(struct setup *setup,
 	return ok;
 }
 
-void run_xrc_destroys(struct setup *setup, struct neighbours *neighbours)
+static bool send_arrives(struct xrc *xrc, uint64_t id)
+{
+	struct ibv_send_wr wr = send_wr(id, IBV_WR_SEND, NULL, 0);
+
+	xrc_aim(xrc, 0, &wr);
+	post_receive(xrc, id);
+	post_send(&xrc->a, &wr);
+	return cq_expect(xrc->a.send_cq, id, IBV_WC_SUCCESS) &&
+	       cq_expect(xrc->cq, id, IBV_WC_SUCCESS);
+}
+
+/* By the first message to a target in RTR, and told once. */
+static bool established(struct setup *setup)
+{
+	struct ibv_context *ctx = setup->b_dev.ctx;
+	struct xrc xrc;
+	bool ok;
+
+	open_domain(&xrc, setup);
+	create_both(&xrc);
+	to_state(&xrc.b, &xrc.a, IBV_QPS_RTR);
+	to_state(&xrc.a, &xrc.b, IBV_QPS_RTS);
+	ok = send_arrives(&xrc, RECEIVE_ID) &&
+	     event_is(ctx, IBV_EVENT_COMM_EST, xrc.b.qp) &&
+	     send_arrives(&xrc, AGAIN_ID) && stays_without_event(ctx);
+	xrc_close(&xrc);
+	return ok;
+}
+
+void run_xrc(struct setup *setup, struct neighbours *neighbours)
 {
 	static const struct {
 		const char *name;
@@ -160,4 +189,5 @@ void run_xrc_destroys(struct setup *setup, struct neighbours *neighbours)
 					       neighbours_work(neighbours),
 				       "%s: destroyed in %s with work outstanding",
 				       ends[i].name, state_name(state));
+	tap_ok(established(setup), "XRC: communication established");
 }
