@@ -7,8 +7,9 @@
  *        replies reply|stop|some|both|notice COUNT ADDRESS:PORT
  *
  * reply: to and fro, one after the other. stop: so, and then the server does not reply
- * to as many. some: so, but the server does not reply to one in SOME. both: the sides do not wait for each other. notice: so to and fro, too, but
- * it is a SEND without data that tells each side of the other's WRITE.
+ * to as many. some: so, but the server does not reply to one in ONE_IN. both: the sides
+ * do not wait for each other. notice: so to and fro, too, but it is a SEND without data
+ * that tells each side of the other's WRITE.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,17 +28,12 @@ enum { THEIRS = 0, OURS = 64, BYTES = 128 };
 /* After so many that came so soon, in a row, another one is likely. */
 enum { LIKELY = 4, SOON_US = 1000 };
 
-enum { SOME = 8 };
+enum { ONE_IN = 8 };
 
-enum way { REPLY, STOP, SOME_OF_THEM, BOTH, NOTICE, WAYS };
+enum way { REPLY, STOP, SOME, BOTH, NOTICE, WAYS };
 
-static const char *const way_names[WAYS] = {
-	[REPLY] = "reply",
-	[STOP] = "stop",
-	[SOME_OF_THEM] = "some",
-	[BOTH] = "both",
-	[NOTICE] = "notice",
-};
+static const char *const way_names[WAYS] = { "reply", "stop", "some", "both",
+					     "notice" };
 
 struct script {
 	uint32_t way; /* enum way */
@@ -150,7 +146,7 @@ static bool some_to_and_fro(struct side *side, uint32_t count, bool begins)
 	uint32_t i;
 
 	for (i = 1; i <= count; i++) {
-		bool replied = i % SOME;
+		bool replied = i % ONE_IN;
 
 		if (begins && !put(side, i))
 			return false;
@@ -219,7 +215,7 @@ static bool run(struct side *side, const struct script *script, bool begins)
 			return false;
 		return begins ? all_at_once(side, count + 1, 2 * count) :
 				comes(side, 2 * count);
-	case SOME_OF_THEM:
+	case SOME:
 		return some_to_and_fro(side, count, begins);
 	case NOTICE:
 		return told_to_and_fro(side, count, begins);
