@@ -54,6 +54,7 @@ build_user() {
 	step "user space" ninja -C "$BUILD/user"
 }
 
+[ -e "$BUILD/user/build.ninja" ] || need_space "$BUILD" 1000
 need_packages rsync python3 cmake ninja-build build-essential pkg-config \
 	libibverbs-dev librdmacm-dev
 kernel_select "$kernel"

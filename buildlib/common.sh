@@ -102,6 +102,31 @@ apt_install() {
 		--no-install-recommends install "$@"
 }
 
+OS_RELEASE=/etc/os-release
+
+# os_release NAME: what the system says of itself.
+os_release() {
+	sed -n "s/^$1=//p" "$OS_RELEASE" | tr -d '"'
+}
+
+# need_bookworm: elsewhere the packages have other names, or other releases.
+need_bookworm() {
+	[ "$(os_release VERSION_CODENAME)" = bookworm ] ||
+		die "this installs packages of Debian 12 (bookworm); here is $(os_release PRETTY_NAME)" \
+			"use a machine, a virtual machine or a container with Debian 12; README.md, 'Install it', is for others, too"
+}
+
+# need_space FOLDER MIB: so much is free there.
+need_space() {
+	local free
+
+	mkdir -p "$1"
+	free=$(df --output=avail -m "$1" | tail -n 1)
+	[ "$free" -ge "$2" ] ||
+		die "$1 has $((free)) MiB free, $2 are needed" \
+			"make room there, or set MIC_CACHE to a folder that has it"
+}
+
 # need_packages PACKAGE...: install by apt what is not there yet.
 need_packages() {
 	local missing
@@ -111,6 +136,7 @@ need_packages() {
 	command -v apt-get >/dev/null ||
 		die "these packages are missing: ${missing[*]}" \
 			"install them; this script only knows apt (Debian 12)"
+	need_bookworm
 	ask_for_root
 	step "apt-get update" apt_update
 	step "installing ${missing[*]}" apt_install "${missing[@]}"

@@ -462,11 +462,17 @@ class Text:
         self.file.write(packet.text() + "\n")
 
 
+def private(path, flags):
+    """What messages say only root may see, so a new file is nobody else's."""
+    return os.open(path, flags, 0o600)
+
+
 class Pcap:
     """A file as tcpdump writes it."""
 
     def __init__(self, name):
-        self.file = sys.stdout.buffer if name == "-" else open(name, "wb")
+        self.file = sys.stdout.buffer if name == "-" else \
+            open(name, "wb", opener=private)
         self.file.write(struct.pack("=IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, SNAPLEN,
                                     LINKTYPE_RAW))
 
