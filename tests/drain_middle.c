@@ -204,10 +204,8 @@ static bool begin(struct stage *stage)
 /* --- cases ------------------------------------------------------------------- */
 
 /* The request is finished, and not before that is the queue drained. */
-static bool finished(struct stage *stage)
+static bool finishes(struct stage *stage)
 {
-	if (!begin(stage))
-		return false;
 	let_go(stage);
 	if (!cq_expect(stage->a->send_cq, FIRST_ID, IBV_WC_SUCCESS) ||
 	    !cq_expect(stage->recv_cq, FIRST_ID, IBV_WC_SUCCESS) ||
@@ -220,6 +218,38 @@ static bool finished(struct stage *stage)
 	endpoint_go(stage->a, IBV_QPS_RTS);
 	return cq_expect(stage->a->send_cq, SECOND_ID, IBV_WC_SUCCESS) &&
 	       cq_expect(stage->recv_cq, SECOND_ID, IBV_WC_SUCCESS);
+}
+
+static bool finished(struct stage *stage)
+{
+	return begin(stage) && finishes(stage);
+}
+
+/* The path that it has, said once more. */
+static bool set_path(struct stage *stage)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int mask = IBV_QP_AV;
+
+	if (stage->service->reliable)
+		mask |= IBV_QP_PORT;
+	tap_must(!ibv_query_qp(stage->a->qp, &attr, mask, &init),
+		 "ibv_query_qp fails");
+	return check(!ibv_modify_qp(stage->a->qp, &attr, mask),
+		     "the path can't be set");
+}
+
+/* Who the path leads to now has nothing of it: all of it is sent. */
+static bool begun_anew(struct stage *stage)
+{
+	if (is_datagram(stage))
+		return finished(stage);
+	if (!begin(stage))
+		return false;
+	memset(stage->to.addr, 0, SEGMENT_BYTES);
+	return set_path(stage) && finishes(stage) &&
+	       all_are(stage->to.addr, SEGMENT_BYTES, FILL_BYTE);
 }
 
 /* From SQE it goes on, and the receive of what was broken off is the next one's. */
@@ -259,6 +289,7 @@ static const struct {
 	const char *name;
 } cases[] = {
 	{ finished, "drained in the middle of a request" },
+	{ begun_anew, "a path in the middle of a request" },
 	{ failed, "a request fails while it is drained" },
 };
 

@@ -196,7 +196,21 @@ static bool mic_resp_accepts_ud(const struct mic_qp *qp, const struct mic_op *op
 	 */
 	if (qp->type == IB_QPT_GSI && op->length != IB_MGMT_MAD_SIZE)
 		return false;
+	/* the sender's port may take longer ones than this one */
+	if (op->length > mic_port_mtu(qp->dev))
+		return false;
 	return op->qkey == qp->attr.qkey;
+}
+
+/*
+ * Is it of the message that has begun? What is under way of a SEND has a receive, and
+ * only its own segments fill that: whoever says that more of it has arrived would show
+ * what was in the receive's memory before.
+ */
+static bool mic_resp_continues(const struct mic_resp *resp,
+			       const struct mic_op *op)
+{
+	return op->flags & MIC_OP_FIRST || op->code == resp->code;
 }
 
 /*
@@ -211,7 +225,8 @@ static bool mic_resp_goes_on(struct mic_qp *qp, const struct mic_op *op)
 		resp->epsn = op->psn;
 		resp->offset = 0;
 	}
-	return op->psn == resp->epsn && op->seg_off == resp->offset;
+	return op->psn == resp->epsn && op->seg_off == resp->offset &&
+	       mic_resp_continues(resp, op);
 }
 
 /*
@@ -236,7 +251,8 @@ static bool mic_resp_in_sequence(struct mic_qp *qp, const struct mic_op *op)
 
 	if (op->psn == resp->epsn && !mic_resp_is_behind(resp, op)) {
 		resp->refused = false;
-		return op->flags & MIC_OP_FIRST || op->seg_off <= resp->offset;
+		return op->seg_off <= resp->offset &&
+		       mic_resp_continues(resp, op);
 	}
 	resp->refused = true;
 	resp->refused_psn = op->psn;
@@ -401,6 +417,7 @@ static enum mic_ack mic_resp_locked(struct mic_qp *qp, struct mic_op *op)
 					   mic_resp_execute(qp, op);
 	if (ack)
 		return ack;
+	qp->resp.code = op->code;
 	qp->resp.offset = op->seg_off + op->seg_len;
 	if (op->flags & MIC_OP_LAST) {
 		mic_dup_note(qp, op);

@@ -123,6 +123,7 @@ struct ib_mr *mic_odp_reg_mr(struct ib_pd *ibpd, u64 start, u64 length,
 {
 	struct mic_mr *mr;
 
+	start = untagged_addr(start);
 	if (!length || start + length < start || iova + length < iova)
 		return ERR_PTR(-EINVAL);
 	mr = mic_mr_create(ibpd, MIC_MKEY_ODP, access);

@@ -106,13 +106,26 @@ static bool mic_vma_has_pages(const struct vm_area_struct *vma)
 	return vma && !(vma->vm_flags & (VM_IO | VM_PFNMAP));
 }
 
+/*
+ * A fault of a userfaultfd that is being closed is repeated, without end if the lock is
+ * held that closing it waits for.
+ */
+static bool mic_vma_is_endless(struct vm_area_struct *vma)
+{
+	return MIC_HUGETLB_FAULTS && is_vm_hugetlb_page(vma) &&
+	       userfaultfd_armed(vma);
+}
+
 /* Is a page there, and may it be pinned? */
 static bool mic_page_is_there(struct mm_struct *mm, u64 va, bool write)
 {
 	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
+	struct vm_area_struct *vma = vma_lookup(mm, va);
 	struct page *page;
 
 	lockdep_assert_held(&mm->mmap_lock);
+	if (!vma || mic_vma_is_endless(vma))
+		return false;
 	if (mic_pin_user_pages_remote(mm, va, 1, flags, &page, NULL) != 1)
 		return false;
 	unpin_user_page(page);
@@ -477,6 +490,8 @@ static int mic_pin_next(struct mic_pin *pin, struct mm_struct *mm, u64 va,
 
 	if (!vma)
 		return -EFAULT;
+	if (mic_vma_is_endless(vma))
+		return -EAGAIN;
 	n = min_t(u64, pin->win.nblocks - pin->npages,
 		  (vma->vm_end - va) >> PAGE_SHIFT);
 	prompt = mic_vma_is_prompt(vma) && !userfaultfd_armed(vma);
@@ -487,8 +502,11 @@ static int mic_pin_next(struct mic_pin *pin, struct mm_struct *mm, u64 va,
 		pin->npages += got;
 		return 0;
 	}
-	if (got && (prompt || mic_pin_error(got) == -EAGAIN))
-		return mic_pin_error(got);
+	if (got && mic_pin_error(got) == -EAGAIN)
+		return -EAGAIN;
+	/* of hugetlbfs it may be who copies that was killed, or may have none */
+	if (got && prompt && !is_vm_hugetlb_page(vma))
+		return -EFAULT;
 	*missing = n;
 	return -EAGAIN;
 }

@@ -205,6 +205,7 @@ struct mic_req {
  * @refused: the last one came out of sequence
  * @refused_psn: its PSN
  * @refused_next: PSN of the message after it
+ * @code: operation of the message with @epsn, if some of it has arrived; enum mic_op_code
  * @offset: how much of that message has arrived
  * @peer_id: number of the node of this kernel that the path was seen to lead to, or 0
  * @reply_by: local_clock() until which a reply to the last WRITE of another machine is
@@ -224,6 +225,7 @@ struct mic_resp {
 	u32 past;
 	struct mic_results *results;
 	bool refused;
+	u8 code;
 	u32 refused_psn;
 	u32 refused_next;
 	u32 offset;

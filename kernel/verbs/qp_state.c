@@ -88,6 +88,10 @@ static void mic_qp_set_path(struct mic_qp *qp, const struct ib_qp_attr *attr)
 	qp->attr.ah_attr.grh.sgid_attr = NULL;	/* not ours to keep */
 	mic_req_cancel(qp);
 	mic_req_forget_node(qp);
+	/* of a request that has begun, the other side has nothing */
+	qp->req.done = 0;
+	qp->req.from = 0;
+	qp->req.repeat_off = 0;
 }
 
 static void mic_qp_set_attr(struct mic_qp *qp, const struct ib_qp_attr *attr,

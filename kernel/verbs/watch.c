@@ -113,6 +113,7 @@ long mic_watch_add(struct mic_windows *ws, struct mic_memory_watch __user *ureq)
 
 	if (copy_from_user(&req, ureq, sizeof(req)))
 		return -EFAULT;
+	req.addr = untagged_addr(req.addr);
 	if (req.reserved || !req.length ||
 	    req.addr + req.length - 1 < req.addr)
 		return -EINVAL;

@@ -14,6 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define REGION_BYTES (1UL << 16)
+#define HUGE_BYTES (2UL << 20)
 #define FILL_BYTE 0x5c
 /* What moves at a time, and a message of several of these. */
 #define SEGMENT_BYTES (256UL << 10)
@@ -44,6 +45,8 @@ bool ends_with(enum ibv_wc_status status, enum ibv_wc_status expected);
 bool demand_map(struct demand *demand, struct ibv_pd *pd, size_t length,
 		bool implicit);
 bool demand_create(struct demand *demand, struct stage *stage, bool implicit);
+/* Memory of hugetlbfs, not touched either; length is that of a page of it. */
+bool demand_create_huge(struct demand *demand, struct stage *stage);
 bool demand_destroy(struct demand *demand);
 enum ibv_wc_status transfer(struct setup *setup, struct endpoint *a,
 			    enum ibv_wr_opcode opcode, uint64_t addr,
@@ -65,6 +68,10 @@ bool demand_advice(struct stage *stage);
 bool demand_bad_advice(struct stage *stage);
 bool demand_prefetched(struct stage *stage);
 bool demand_refused(struct stage *stage);
+
+/* huge.c */
+bool demand_huge(struct stage *stage);
+bool demand_huge_let_go(struct stage *stage);
 
 /* messages.c */
 bool demand_lost(struct stage *stage);

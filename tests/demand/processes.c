@@ -136,19 +136,22 @@ static bool writer_killed(struct stage *stage, const struct demand *demand,
 	return good;
 }
 
-/* That who writes is killed says nothing of the memory it writes to. */
+/* That who writes is killed says nothing of the memory it writes to, of either kind. */
 bool demand_killed(struct stage *stage)
 {
-	struct demand demand;
+	struct demand demand[2];
 	unsigned int i;
 	bool good;
 
-	good = demand_create(&demand, stage, false);
+	good = demand_create(&demand[0], stage, false);
+	good = demand_create_huge(&demand[1], stage) && good;
 	events_drop(stage->setup->b_dev.ctx);
 	for (i = 0; i < ROUNDS && good; i++)
-		good = check(writer_killed(stage, &demand, &writers[i], i % 7),
+		good = check(writer_killed(stage, &demand[i % 2], &writers[i],
+					   i % 7),
 			     "in round %u", i);
-	return demand_destroy(&demand) && good;
+	good = demand_destroy(&demand[0]) && good;
+	return demand_destroy(&demand[1]) && good;
 }
 
 /*

@@ -28,22 +28,35 @@ bool ends_with(enum ibv_wc_status status, enum ibv_wc_status expected)
 		     ibv_wc_status_str(status), ibv_wc_status_str(expected));
 }
 
-bool demand_map(struct demand *demand, struct ibv_pd *pd, size_t length,
-		bool implicit)
+static bool map_memory(struct demand *demand, struct ibv_pd *pd, size_t length,
+		       int flags, bool implicit)
 {
 	demand->length = length;
 	demand->addr = mmap(NULL, length, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			    MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	tap_must(demand->addr != MAP_FAILED, "no memory");
 	proxy_share(pd, demand->addr, length);
 	demand->mr = ibv_reg_mr(pd, implicit ? NULL : demand->addr,
 				implicit ? SIZE_MAX : length, DEMAND_ACCESS);
 	return check(demand->mr, "ibv_reg_mr: %s", strerror(errno));
 }
 
+bool demand_map(struct demand *demand, struct ibv_pd *pd, size_t length,
+		bool implicit)
+{
+	return map_memory(demand, pd, length, 0, implicit);
+}
+
 bool demand_create(struct demand *demand, struct stage *stage, bool implicit)
 {
 	return demand_map(demand, stage->setup->b_dev.pd, REGION_BYTES,
 			  implicit);
+}
+
+bool demand_create_huge(struct demand *demand, struct stage *stage)
+{
+	return map_memory(demand, stage->setup->b_dev.pd, HUGE_BYTES,
+			  MAP_HUGETLB, false);
 }
 
 bool demand_destroy(struct demand *demand)

@@ -41,6 +41,13 @@ static inline void vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 	pin_user_pages_remote(mm, start, n, flags, pages, locked)
 #endif
 
+/* Before 6.6 pages of hugetlbfs are faulted in, whatever the flags of who pins say. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
+#define MIC_HUGETLB_FAULTS	1
+#else
+#define MIC_HUGETLB_FAULTS	0
+#endif
+
 /* 6.11 passes the attribute bundle instead of the udata to create_cq. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
 #define MIC_CREATE_CQ_ARG	ib_udata
