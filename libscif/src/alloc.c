@@ -81,8 +81,9 @@ void scif_memory_put(struct scif_memory *memory)
 	pthread_mutex_unlock(&lock);
 	if (!last)
 		return;
-	/* The device may be gone, and then its driver keeps the mapping. */
-	if (!memory->dm || ibv_free_dm(memory->dm))
+	/* The device may be gone, and its driver keeps the mapping, or even its context. */
+	if (!memory->dm || atomic_load(&memory->dev->gone) ||
+	    ibv_free_dm(memory->dm))
 		munmap(memory->addr, memory->length);
 	free(memory);
 }

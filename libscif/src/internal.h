@@ -64,6 +64,7 @@ struct scif_cache {
 /* A device in use: what all connections over it share. */
 struct scif_device {
 	struct scif_device *next;
+	atomic_bool gone; /* it was removed: librdmacm may close the context */
 	struct ibv_context *ctx;
 	struct ibv_comp_channel *channel;
 	const struct scif_direct *direct; /* NULL if it has none */
@@ -462,6 +463,8 @@ int scif_link_post_recv(struct scif_link *link, unsigned int slot);
 /* Post and wait, but not for ever, with the link's lock; 0 or ECONNRESET. */
 int scif_link_write(struct scif_link *link, struct ibv_send_wr *wr);
 /* NULL with errno. */
+struct ibv_mr *scif_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			   int access);
 struct ibv_mr *scif_link_register(struct scif_link *link, void *addr,
 				  size_t length, int access);
 /* Write words of the local block into the peer's shared block. */

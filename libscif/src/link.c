@@ -45,6 +45,17 @@ static void *pages(size_t length)
 	return mem == MAP_FAILED ? NULL : mem;
 }
 
+/* Who may lock nothing at all hears EPERM from the kernel: no other limit than others. */
+struct ibv_mr *scif_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			   int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, addr, length, access);
+
+	if (!mr && errno == EPERM)
+		errno = ENOMEM;
+	return mr;
+}
+
 /*
  * In a protection domain of this connection: a peer may know, or guess, what keys the
  * others have. What is only kept for copies that may come again makes room.
@@ -52,10 +63,10 @@ static void *pages(size_t length)
 struct ibv_mr *scif_link_register(struct scif_link *link, void *addr,
 				  size_t length, int access)
 {
-	struct ibv_mr *mr = ibv_reg_mr(link->pd, addr, length, access);
+	struct ibv_mr *mr = scif_reg_mr(link->pd, addr, length, access);
 
 	if (!mr && errno == ENOMEM && scif_cache_empty(link->dev))
-		mr = ibv_reg_mr(link->pd, addr, length, access);
+		mr = scif_reg_mr(link->pd, addr, length, access);
 	return mr;
 }
 

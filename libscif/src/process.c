@@ -294,6 +294,7 @@ static void forget_device(struct scif_device *gone)
 {
 	struct scif_device **link;
 
+	atomic_store(&gone->gone, true);
 	pthread_mutex_lock(&scif_process.lock);
 	for (link = &scif_process.devices; *link && *link != gone;
 	     link = &(*link)->next)

@@ -50,8 +50,8 @@ static int register_region(struct scif_region *region)
 						  region->access);
 	} else {
 		region->start = (uintptr_t)region->addr;
-		region->mr = ibv_reg_mr(region->pd, region->addr,
-					region->length, region->access);
+		region->mr = scif_reg_mr(region->pd, region->addr,
+					 region->length, region->access);
 	}
 	return region->mr ? 0 : errno;
 }

@@ -222,6 +222,15 @@ static void take_unmapped(struct scif_endpoint *ep,
 		scif_lost(ep);
 }
 
+/* That this endpoint is closed is no error of the peer's descriptor. */
+static void take_signal(struct scif_endpoint *ep,
+			const struct scif_message *message)
+{
+	int err = scif_signal(ep, message);
+
+	scif_reply(ep, message->tag, err == EBADF ? ECONNRESET : err, 0);
+}
+
 void scif_rma_message(struct scif_endpoint *ep,
 		      const struct scif_message *message)
 {
@@ -240,7 +249,7 @@ void scif_rma_message(struct scif_endpoint *ep,
 		take_wait(ep, message);
 		break;
 	case SCIF_SIGNAL:
-		scif_reply(ep, message->tag, scif_signal(ep, message), 0);
+		take_signal(ep, message);
 		break;
 	case SCIF_RELEASE:
 		take_release(ep, message);

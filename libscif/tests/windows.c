@@ -291,7 +291,8 @@ static bool copy_despite_kept(struct locking *locking)
 			0, "a copy over another connection");
 }
 
-static bool with_limit(bool (*run)(struct locking *locking))
+/* @room: bytes beside what is locked; 0: not even that. */
+static bool with_limit_of(size_t room, bool (*run)(struct locking *locking))
 {
 	struct locking locking = {
 		.mem = fresh_pages(64 << 20),
@@ -304,8 +305,7 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	connect_pair(&locking.second, &locking.second_other);
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	small = limit;
-	/* 16 MiB, beside what has not been released yet. */
-	small.rlim_cur = pinned() + (16 << 20);
+	small.rlim_cur = room ? pinned() + room : 0;
 	if (small.rlim_max < small.rlim_cur)
 		small.rlim_max = small.rlim_cur;
 	if (setrlimit(RLIMIT_MEMLOCK, &small))
@@ -317,6 +317,22 @@ static bool with_limit(bool (*run)(struct locking *locking))
 	close_pair(locking.second, locking.second_other);
 	munmap(locking.mem, 64 << 20);
 	return locking.ok;
+}
+
+static bool with_limit(bool (*run)(struct locking *locking))
+{
+	return with_limit_of(16 << 20, run);
+}
+
+static bool lock_nothing(struct locking *locking)
+{
+	return fails(scif_register(locking->epd, locking->mem, PAGE, 0, RW, 0),
+		     EAGAIN, "register");
+}
+
+static bool register_nothing(void)
+{
+	return with_limit_of(0, lock_nothing);
 }
 
 /* A copy that is over keeps no memory, though nobody has waited for it. */
@@ -581,6 +597,8 @@ const struct behaviour window_cases[] = {
 	{ 34, "register with bad arguments: EINVAL first", register_invalid },
 	{ 35, "register over a window: EADDRINUSE", register_fixed },
 	{ 36, "register over the limit: EAGAIN", register_limit },
+	{ 36, "register where nothing may be locked: EAGAIN",
+	  register_nothing },
 	{ 36, "windows of memory that was replaced", register_replaced },
 	{ 37, "register what is not mapped: EFAULT", register_unmapped },
 	{ 38, "register without rights", register_no_rights },
