@@ -10,6 +10,7 @@
 #include <linux/errno.h>
 #include <linux/etherdevice.h>
 #include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "../engine/engine.h"
@@ -26,6 +27,7 @@
  * @addr: where it goes
  * @map: answer
  * @extents: came with it, or NULL
+ * @memcg: which they are charged to, as all that the queue pair has; or NULL
  * @answered: it is there
  * @ack: whether
  */
@@ -34,6 +36,7 @@ struct mic_import_call {
 	struct mic_addr addr;
 	struct mic_map map;
 	struct mic_extents *extents;
+	struct mem_cgroup *memcg;
 	struct completion answered;
 	enum mic_ack ack;
 };
@@ -47,14 +50,16 @@ static void mic_import_answered(struct mic_op *op, enum mic_ack ack)
 	complete(&call->answered);
 }
 
-/* Comes once, if at all. */
+/* Comes once, if at all, to whoever receives: another program that polls, say. */
 static void mic_import_land(struct mic_op *op, u32 off, const void *from,
 			    u32 len)
 {
 	struct mic_import_call *call =
 		container_of(op, struct mic_import_call, op);
+	struct mem_cgroup *before = set_active_memcg(call->memcg);
 
 	call->extents = mic_extents_copy(from, len);
+	set_active_memcg(before);
 }
 
 /* Are requests still sent, and to whom they were when the peer was asked? */
@@ -75,6 +80,7 @@ static int mic_import_prepare(struct mic_import_call *call, struct mic_qp *qp,
 	bool stands;
 
 	call->addr = *addr;
+	call->memcg = qp->memcg;
 	mutex_lock(&qp->req.lock);
 	call->op = (struct mic_op) {
 		.src = qp->dev->node,
