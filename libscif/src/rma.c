@@ -28,7 +28,8 @@ int scif_rma_open(struct scif_endpoint *ep)
 	pthread_mutex_init(&rma->op_lock, NULL);
 	pthread_mutex_init(&rma->signal_lock, NULL);
 	pthread_mutex_init(&rma->bounce_lock, NULL);
-	pthread_mutex_init(&rma->call_lock, NULL);
+	pthread_mutex_init(&rma->calls[0].lock, NULL);
+	pthread_mutex_init(&rma->calls[1].lock, NULL);
 	pthread_mutex_init(&rma->settle_lock, NULL);
 	pthread_mutex_init(&rma->reply_lock, NULL);
 	/* What is waited for has nothing to do with the time of day. */
@@ -65,7 +66,8 @@ void scif_rma_close(struct scif_endpoint *ep)
 	pthread_mutex_destroy(&rma->op_lock);
 	pthread_mutex_destroy(&rma->signal_lock);
 	pthread_mutex_destroy(&rma->bounce_lock);
-	pthread_mutex_destroy(&rma->call_lock);
+	pthread_mutex_destroy(&rma->calls[0].lock);
+	pthread_mutex_destroy(&rma->calls[1].lock);
 	pthread_mutex_destroy(&rma->settle_lock);
 	pthread_mutex_destroy(&rma->reply_lock);
 	pthread_cond_destroy(&rma->replied);
@@ -74,12 +76,12 @@ void scif_rma_close(struct scif_endpoint *ep)
 }
 
 /* With the reply's lock: until it is there, or the connection isn't. */
-static int wait_reply(struct scif_endpoint *ep)
+static int wait_reply(struct scif_endpoint *ep, const struct scif_call *call)
 {
 	struct scif_rma *rma = ep->rma;
 	struct timespec until;
 
-	while (!rma->has_reply) {
+	while (!call->has_reply) {
 		if (scif_state(ep) != SCIF_CONNECTED)
 			return ECONNRESET;
 		clock_gettime(CLOCK_MONOTONIC, &until);
@@ -95,25 +97,28 @@ int scif_call(struct scif_endpoint *ep, struct scif_message *message,
 	      struct scif_message *reply)
 {
 	struct scif_rma *rma = ep->rma;
+	struct scif_call *call = &rma->calls[message->type == SCIF_WAIT];
 	int err;
 
-	pthread_mutex_lock(&rma->call_lock);
+	pthread_mutex_lock(&call->lock);
 	pthread_mutex_lock(&rma->reply_lock);
 	/* Tag 0 is that of SCIF_RELEASE. */
 	rma->tag += 1 + (rma->tag == UINT32_MAX);
-	rma->has_reply = false;
-	message->tag = rma->tag;
+	call->tag = rma->tag;
+	call->has_reply = false;
+	message->tag = call->tag;
 	pthread_mutex_unlock(&rma->reply_lock);
 	err = scif_link_send(&ep->link, message);
 	if (err)
 		scif_lost(ep);
 	pthread_mutex_lock(&rma->reply_lock);
 	if (!err)
-		err = wait_reply(ep);
+		err = wait_reply(ep, call);
 	if (!err)
-		*reply = rma->reply;
+		*reply = call->reply;
+	call->tag = 0;
 	pthread_mutex_unlock(&rma->reply_lock);
-	pthread_mutex_unlock(&rma->call_lock);
+	pthread_mutex_unlock(&call->lock);
 	return err ? err : reply->status;
 }
 
@@ -129,24 +134,32 @@ void scif_reply(struct scif_endpoint *ep, uint32_t tag, int status,
 		scif_lost(ep);
 }
 
+/* With the reply's lock. */
+static void take_answer(struct scif_call *call,
+			const struct scif_message *message)
+{
+	call->reply = *message;
+	/* An errno that the peer may choose, but only a plain one. */
+	if (call->reply.status < 0 || call->reply.status > 133)
+		call->reply.status = ECONNRESET;
+	call->has_reply = true;
+}
+
 static void take_reply(struct scif_endpoint *ep,
 		       const struct scif_message *message)
 {
 	struct scif_rma *rma = ep->rma;
+	unsigned int i;
 
 	if (!message->tag) {
 		scif_released(ep, message->args[0]);
 		return;
 	}
 	pthread_mutex_lock(&rma->reply_lock);
-	if (message->tag == rma->tag) {
-		rma->reply = *message;
-		/* An errno that the peer may choose, but only a plain one. */
-		if (rma->reply.status < 0 || rma->reply.status > 133)
-			rma->reply.status = ECONNRESET;
-		rma->has_reply = true;
-		pthread_cond_broadcast(&rma->replied);
-	}
+	for (i = 0; i < 2; i++)
+		if (message->tag == rma->calls[i].tag)
+			take_answer(&rma->calls[i], message);
+	pthread_cond_broadcast(&rma->replied);
 	pthread_mutex_unlock(&rma->reply_lock);
 }
 

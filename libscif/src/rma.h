@@ -86,6 +86,14 @@ struct scif_again {
 	bool valid;
 };
 
+/* What the peer is asked for. All but the lock is under the reply's. */
+struct scif_call {
+	pthread_mutex_t lock; /* one at a time */
+	uint32_t tag;
+	bool has_reply;
+	struct scif_message reply;
+};
+
 struct mapping;
 
 struct scif_rma {
@@ -145,12 +153,10 @@ struct scif_rma {
 	struct ibv_mr *bounce_mr;
 
 	pthread_mutex_t settle_lock;
-	pthread_mutex_t call_lock; /* one request at a time */
+	struct scif_call calls[2]; /* SCIF_WAIT, which may take long, apart */
 	pthread_mutex_t reply_lock;
 	pthread_cond_t replied;
-	struct scif_message reply;
 	uint32_t tag;
-	bool has_reply;
 	uint64_t peer_marked; /* the most the peer said it had posted */
 };
 

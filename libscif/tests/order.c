@@ -332,9 +332,10 @@ enum { LONG_BYTES = 1 << 30, LONG_TRIES = 5, LONG_MARKS = 10 };
 
 /* Both ends are of this process, and have a long window each. */
 struct long_pair {
-	int listener, one, two;
+	int listener, one, two, mark;
 	uint8_t *from, *to;
 	atomic_bool begun, over;
+	bool waits; /* for the mark, with another thread */
 };
 
 static bool long_begin(struct long_pair *pair)
@@ -371,23 +372,50 @@ static void long_end(struct long_pair *pair)
 	munmap(pair->to, LONG_BYTES);
 }
 
+/* By the kernel if it @waits for it, by the library otherwise. */
+static int copy_long(struct long_pair *pair)
+{
+	int mark, ret;
+
+	if (!pair->waits)
+		return scif_writeto(pair->one, 0, LONG_BYTES, 0, SCIF_RMA_SYNC);
+	ret = scif_writeto(pair->one, 0, LONG_BYTES, 0, 0);
+	atomic_store(&pair->begun, true);
+	if (!ret)
+		ret = scif_fence_mark(pair->one, SCIF_FENCE_INIT_SELF, &mark);
+	return ret ? ret : scif_fence_wait(pair->one, mark);
+}
+
 static void *copy_for_long(void *argument)
 {
 	struct long_pair *pair = argument;
 	int ret;
 
-	atomic_store(&pair->begun, true);
-	ret = scif_writeto(pair->one, 0, LONG_BYTES, 0, SCIF_RMA_SYNC);
+	atomic_store(&pair->begun, !pair->waits);
+	ret = copy_long(pair);
 	atomic_store(&pair->over, true);
 	return succeeds(ret, 0, "the long copy") ? pair : NULL;
 }
 
-/* What the library's thread has to look up in the endpoint that copies. */
+/* For what @pair's mark says of the peer. */
+static void *wait_for_mark(void *argument)
+{
+	struct long_pair *pair = argument;
+
+	return succeeds(scif_fence_wait(pair->two, pair->mark), 0, "wait") ?
+		       pair :
+		       NULL;
+}
+
+/*
+ * What the library's thread has to look up in the endpoint that copies, or while
+ * another thread waits for that copy.
+ */
 static bool passes_meanwhile(struct long_pair *pair, bool *passed)
 {
 	unsigned int round = 0, marks;
-	pthread_t thread;
-	void *copied;
+	pthread_t thread, waiter;
+	void *copied, *waited = pair;
 	bool ok = true;
 	int mark;
 
@@ -396,6 +424,12 @@ static bool passes_meanwhile(struct long_pair *pair, bool *passed)
 	pthread_create(&thread, NULL, copy_for_long, pair);
 	while (!atomic_load(&pair->begun))
 		relax(round++);
+	if (pair->waits) {
+		ok = succeeds(scif_fence_mark(pair->two, SCIF_FENCE_INIT_PEER,
+					      &pair->mark),
+			      0, "mark");
+		pthread_create(&waiter, NULL, wait_for_mark, pair);
+	}
 	sleep_ms(10);
 	for (marks = 0; ok && !atomic_load(&pair->over); marks++)
 		ok = succeeds(scif_fence_mark(pair->two, SCIF_FENCE_INIT_PEER,
@@ -403,13 +437,15 @@ static bool passes_meanwhile(struct long_pair *pair, bool *passed)
 			      0, "mark");
 	*passed = marks >= LONG_MARKS;
 	pthread_join(thread, &copied);
-	return ok && copied;
+	if (pair->waits)
+		pthread_join(waiter, &waited);
+	return ok && copied && waited;
 }
 
 /* On a busy machine the mark may be late, but not each time. */
-static bool goes_on_meanwhile(void)
+static bool goes_on(bool waits)
 {
-	struct long_pair pair = { .two = -1 };
+	struct long_pair pair = { .two = -1, .waits = waits };
 	bool ok, passed = false;
 	int i;
 
@@ -419,6 +455,16 @@ static bool goes_on_meanwhile(void)
 	ok = ok && check(passed, "marks come when the copy is over");
 	long_end(&pair);
 	return ok;
+}
+
+static bool goes_on_meanwhile(void)
+{
+	return goes_on(false);
+}
+
+static bool marks_beside_wait(void)
+{
+	return goes_on(true);
 }
 
 /* A byte from 0 of this side's window, at @mem, to 0 of the peer's, at @place. */
@@ -506,5 +552,7 @@ const struct behaviour handed_cases[] = {
 	{ 48, "long copies without SYNC are left to the kernel", handed_over },
 	{ 48, "long copies with USECPU are not", not_handed_over },
 	{ 48, "long copies with SYNC let a mark pass", goes_on_meanwhile },
+	{ 48, "long copies that are waited for let a mark pass",
+	  marks_beside_wait },
 	{ 0, NULL, NULL }
 };
