@@ -414,7 +414,7 @@ static void *wait_for_mark(void *argument)
 static bool passes_meanwhile(struct long_pair *pair, bool *passed)
 {
 	unsigned int round = 0, marks;
-	pthread_t thread, waiter;
+	pthread_t thread, waiter = 0;
 	void *copied, *waited = pair;
 	bool ok = true;
 	int mark;
