@@ -124,7 +124,7 @@ need_space() {
 	free=$(df --output=avail -m "$1" | tail -n 1)
 	[ "$free" -ge "$2" ] ||
 		die "$1 has $((free)) MiB free, $2 are needed" \
-			"make room there, or set MIC_CACHE to a folder that has it"
+			"make room there, or clone to where there is some"
 }
 
 # need_packages PACKAGE...: install by apt what is not there yet.

@@ -20,7 +20,8 @@
  * How many are needed depends on what waiting has cost. An acknowledgment may wait for
  * long, because the reply may have to wait for a processor; but if that was in vain, twice
  * as many replies as before come first. So a program that replies to some WRITEs and not
- * to others loses the delay once in a hundred of them, whichever they are.
+ * to others loses the delay for one in fifty at most, whichever they are: five times, for
+ * 8, 16, 32, 64 and 128 replies, until all is forgotten.
  */
 #include <linux/minmax.h>
 #include <linux/sched/clock.h>

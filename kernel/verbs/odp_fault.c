@@ -117,14 +117,14 @@ static bool mic_vma_is_endless(struct vm_area_struct *vma)
 }
 
 /* Is a page there, and may it be pinned? */
-static bool mic_page_is_there(struct mm_struct *mm, u64 va, bool write)
+static bool mic_page_is_there(struct vm_area_struct *vma, u64 va, bool write)
 {
 	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
-	struct vm_area_struct *vma = vma_lookup(mm, va);
+	struct mm_struct *mm = vma->vm_mm;
 	struct page *page;
 
 	lockdep_assert_held(&mm->mmap_lock);
-	if (!vma || mic_vma_is_endless(vma))
+	if (mic_vma_is_endless(vma))
 		return false;
 	if (mic_pin_user_pages_remote(mm, va, 1, flags, &page, NULL) != 1)
 		return false;
@@ -157,9 +157,9 @@ static int mic_fault_in_page(struct mm_struct *mm, u64 va, bool write)
 	if (ret) {
 		ret = mic_pin_error(ret);
 	} else {
-		ret = mic_page_is_there(mm, va, write);
 		/* found again: the fault may have let go of the lock */
 		vma = vma_lookup(mm, va);
+		ret = vma && mic_page_is_there(vma, va, write);
 		if (!ret && vma && userfaultfd_armed(vma))
 			ret = -EAGAIN;
 	}

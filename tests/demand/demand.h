@@ -64,14 +64,12 @@ bool demand_unpinnable(struct stage *stage);
 bool demand_read_only(struct stage *stage);
 bool demand_withheld(struct stage *stage);
 bool demand_let_go(struct stage *stage);
+bool demand_huge_let_go(struct stage *stage);
+bool demand_huge(struct stage *stage);
 bool demand_advice(struct stage *stage);
 bool demand_bad_advice(struct stage *stage);
 bool demand_prefetched(struct stage *stage);
 bool demand_refused(struct stage *stage);
-
-/* huge.c */
-bool demand_huge(struct stage *stage);
-bool demand_huge_let_go(struct stage *stage);
 
 /* messages.c */
 bool demand_lost(struct stage *stage);

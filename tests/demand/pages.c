@@ -215,7 +215,7 @@ bool demand_withheld(struct stage *stage)
 }
 
 /* What was withheld comes when nobody withholds it any more, each time. */
-static bool let_go_once(struct stage *stage)
+static bool let_go_once(struct stage *stage, bool huge)
 {
 	struct ibv_sge sge = region_sge(&stage->setup->a_mem, 0, REGION_BYTES);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_RDMA_WRITE, &sge, 1);
@@ -223,7 +223,8 @@ static bool let_go_once(struct stage *stage)
 	bool good;
 	int fd;
 
-	if (!demand_create(&demand, stage, false))
+	if (!(huge ? demand_create_huge(&demand, stage) :
+		     demand_create(&demand, stage, false)))
 		return false;
 	fd = withhold(demand.addr, demand.length);
 	wr.wr.rdma.remote_addr = (uintptr_t)demand.addr;
@@ -235,15 +236,48 @@ static bool let_go_once(struct stage *stage)
 	return demand_destroy(&demand) && good;
 }
 
-bool demand_let_go(struct stage *stage)
+static bool let_go(struct stage *stage, bool huge)
 {
 	bool good = true;
 	int i;
 
 	fill(stage->setup);
 	for (i = 0; i < LET_GO_ROUNDS && good; i++)
-		good = let_go_once(stage);
+		good = let_go_once(stage, huge);
 	return good;
+}
+
+bool demand_let_go(struct stage *stage)
+{
+	return let_go(stage, false);
+}
+
+/* Those Linux 6.1 faults in whoever pins them, and for all that he says. */
+bool demand_huge_let_go(struct stage *stage)
+{
+	return let_go(stage, true);
+}
+
+/* It comes, has what was written, goes, and is empty when it comes again. */
+bool demand_huge(struct stage *stage)
+{
+	struct setup *setup = stage->setup;
+	struct demand demand;
+	bool good;
+
+	fill(setup);
+	good = demand_create_huge(&demand, stage) &&
+	       succeeds(access_demand(stage, IBV_WR_RDMA_WRITE, &demand)) &&
+	       all_are(demand.addr, REGION_BYTES, FILL_BYTE) &&
+	       all_are(demand.addr + REGION_BYTES, HUGE_BYTES - REGION_BYTES,
+		       0) &&
+	       !madvise(demand.addr, HUGE_BYTES, MADV_DONTNEED) &&
+	       succeeds(access_demand(stage, IBV_WR_RDMA_READ, &demand)) &&
+	       all_are(setup->a_mem.addr, REGION_BYTES, 0) &&
+	       !munmap(demand.addr, HUGE_BYTES) &&
+	       ends_with(access_demand(stage, IBV_WR_RDMA_WRITE, &demand),
+			 IBV_WC_REM_ACCESS_ERR);
+	return demand_destroy(&demand) && good;
 }
 
 bool demand_advice(struct stage *stage)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # Two regions between two machines, each a wire of its own. After lib/perftest.sh.
 
-SLICE_PORT=7320
-
 # use_region R: what follows goes over micnetR.
 use_region() {
 	DEVICE=mic$1 PEER=mic$1
@@ -52,18 +50,6 @@ only_over() {
 		echo "$(($(sent "$other") - before)) requests over micnet$other"
 		return 1
 	}
-}
-
-slices_work() {
-	local status=0 server
-
-	./run on 1 "$BIN/slice" --device "$PEER" server "$SLICE_PORT" &
-	server=$!
-	wait_until 30 listens 1 "$SLICE_PORT" || return
-	"$BIN/slice" --device "$DEVICE" client "$SERVER_ADDRESS" "$SLICE_PORT" ||
-		status=1
-	wait "$server"
-	return "$status"
 }
 
 # As the rig has made it.
