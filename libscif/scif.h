@@ -438,12 +438,11 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * The range may span adjacent windows. The mapping is shared with the peer, is
  * not inherited by fork(), and lives until scif_munmap(), whatever becomes of the
  * endpoints. When the peer's process is gone, it stays, and reaches nobody.
- * SCIF_MAP_FIXED replaces other mappings of windows as a whole only. The peer's
- * process is told, and waited for.
+ * The peer's process is told, and waited for.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
- * Errors: EINVAL (unaligned, @len 0, @prot 0, unknown flags or protection, or part of
- * a mapping, or one that another thread is making, is in the way), ENXIO (not all of it
+ * Errors: EINVAL (unaligned, @len 0, @prot 0, unknown flags or protection, or a
+ * mapping that another thread is making is in the way), ENXIO (not all of it
  * is in windows), EACCES (against a window's protection, or a window cannot be read),
  * EOPNOTSUPP (the device cannot do it, only mic devices can; between machines without
  * apertures, only windows of memory of scif_alloc_dm() can be mapped, and in an aperture
@@ -456,12 +455,18 @@ void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
 		off_t offset);
 
 /**
- * scif_munmap - unmap what scif_mmap() mapped
- * @addr: address
- * @len: bytes, as scif_mmap() was given
+ * scif_munmap - unmap what scif_mmap() mapped, or pages of it
+ * @addr: address, page-aligned
+ * @len: bytes, rounded up to whole pages
+ *
+ * As munmap(2): the range may have parts of mappings, several of them, and pages
+ * where nothing is mapped, or something else, which is unmapped, too. The peer hears
+ * of windows of which nothing is left, and is not waited for.
  *
  * Return: 0.
- * Errors: EINVAL (not a mapping of scif_mmap(), or not all of it).
+ * Errors: EINVAL (@addr is unaligned, @len is 0 or goes beyond the last address, or
+ * another thread is making a mapping there), ENOMEM (out of memory, or the process has
+ * as many mappings as it can have).
  */
 int scif_munmap(void *addr, size_t len);
 

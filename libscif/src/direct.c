@@ -20,6 +20,7 @@ static void find_verbs(void)
 	verbs.is_supported = dlsym(provider, "micdv_is_supported");
 	verbs.map = dlsym(provider, "micdv_map_window_at");
 	verbs.unmap = dlsym(provider, "micdv_unmap_window");
+	verbs.release = dlsym(provider, "micdv_release_window");
 	verbs.is_valid = dlsym(provider, "micdv_window_valid");
 	verbs.watch = dlsym(provider, "micdv_watch_memory");
 	verbs.watch_state = dlsym(provider, "micdv_watch_state");

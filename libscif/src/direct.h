@@ -14,6 +14,7 @@ struct scif_direct {
 				    uint32_t rkey, size_t length, int prot,
 				    void *place);
 	int (*unmap)(struct micdv_window *window);
+	int (*release)(struct micdv_window *window); /* NULL: libmic is older */
 	bool (*is_valid)(const struct micdv_window *window);
 	struct micdv_watch *(*watch)(struct ibv_context *ctx, void *addr,
 				     size_t length);

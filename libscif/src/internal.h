@@ -509,7 +509,7 @@ void scif_link_waited(struct scif_link *link, struct scif_wait *wait);
 /* The connection is gone, as far as this side can tell. */
 void scif_lost(struct scif_endpoint *ep);
 
-/* map.c: what is left of connections that ended while memory was mapped. */
+/* mapped.c: what is left of connections that ended while memory was mapped. */
 void scif_map_tick(struct scif_endpoint *ep);
 /* The peer maps a window, or unmaps @count; by the progress thread. */
 void scif_map_peer_more(struct scif_endpoint *ep);

@@ -143,8 +143,8 @@ struct scif_rma {
 	uint32_t wait_tag;
 	bool waiting;
 
-	struct mapping *unmapped; /* the peer is to be told of these, */
-	bool unmapping;		  /* and has not heard of others yet */
+	struct scif_part *unmapped; /* the peer is to be told of these, */
+	bool unmapping;		    /* and has not heard of others yet */
 
 	pthread_mutex_t signal_lock; /* the word of the peer's scratch */
 
@@ -226,7 +226,7 @@ void scif_pieces_free(struct scif_pieces *pieces);
 int scif_pieces_add(struct scif_pieces *pieces, uint64_t addr, uint64_t length,
 		    uint32_t key, uint64_t window);
 
-/* map.c */
+/* mapped.c */
 /* The peer has heard what is not mapped any more. */
 void scif_map_heard(struct scif_endpoint *ep);
 void scif_map_close(struct scif_rma *rma);

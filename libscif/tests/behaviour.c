@@ -72,6 +72,7 @@ int main(int argc, char **argv)
 	run_if_mapped(handed_cases, argc, argv, false);
 	run_all(mapping_cases, argc, argv);
 	run_if_mapped(mapped_cases, argc, argv, false);
+	run_if_mapped(unmapping_cases, argc, argv, false);
 	run_all(fence_cases, argc, argv);
 	run_all(lifetime_cases, argc, argv);
 	run_all(closing_cases, argc, argv);

@@ -35,6 +35,7 @@ extern const struct behaviour number_cases[];
 extern const struct behaviour oneself_cases[];
 /* For devices whose memory others can map and watch. */
 extern const struct behaviour mapped_cases[];
+extern const struct behaviour unmapping_cases[];
 extern const struct behaviour mapped_oneself_cases[];
 extern const struct behaviour watched_cases[];
 extern const struct behaviour handed_cases[];

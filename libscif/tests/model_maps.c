@@ -121,31 +121,56 @@ bool do_touch(int side)
 	return read_map(side, map, at, length);
 }
 
-static bool unmap(int side, unsigned int which)
+static void keep(struct side *self, const struct mapping *map,
+		 unsigned int first, unsigned int pages)
+{
+	struct mapping *kept = &self->maps[self->map_count];
+
+	if (!pages)
+		return;
+	self->map_count++;
+	kept->addr = map->addr + first * PAGE;
+	kept->pages = pages;
+	kept->prot = map->prot;
+	memcpy(kept->places, &map->places[first], pages * sizeof(*map->places));
+	memcpy(kept->ids, &map->ids[first], pages * sizeof(*map->ids));
+}
+
+/* What is before these pages, and behind them, stays. */
+static bool unmap(int side, unsigned int which, unsigned int first,
+		  unsigned int count)
 {
 	struct side *self = &sides[side];
 	struct mapping map = self->maps[which];
-	bool ok = true;
+	const unsigned int end = first + count;
 
 	clear(PEER_MUNMAP);
-	call.local = map.addr;
-	if (map.pages > 1 && !below(4)) {
-		call.length = PAGE;
-		on(side);
-		ok = expect(-1, EINVAL, "munmap of a part");
-	}
-	call.length = map.pages * PAGE;
+	call.local = map.addr + first * PAGE;
+	call.length = count * PAGE;
 	on(side);
 	self->maps[which] = self->maps[--self->map_count];
+	keep(self, &map, 0, first);
+	keep(self, &map, end, map.pages - end);
 	sides[!side].late = true;
-	return expect(0, 0, "munmap") && ok;
+	return expect(0, 0, "munmap");
 }
 
 bool do_unmap(int side)
 {
-	unsigned int count = sides[side].map_count;
+	const struct side *self = &sides[side];
+	unsigned int which, pages, first, count;
 
-	return !count || unmap(side, below(count));
+	if (!self->map_count)
+		return true;
+	which = below(self->map_count);
+	pages = self->maps[which].pages;
+	if (below(2))
+		return unmap(side, which, 0, pages);
+	first = below(pages);
+	count = 1 + below(pages - first);
+	if (self->map_count == MAPS) /* there is no room for two */
+		count = pages - first;
+	return unmap(side, which, first, count);
 }
 
 bool end_maps(int side, bool alive)
@@ -158,7 +183,7 @@ bool end_maps(int side, bool alive)
 		map = &sides[side].maps[0];
 		for (i = 0; i < map->pages && alive && ok; i++)
 			ok = read_map(side, map, i * PAGE, PAGE);
-		ok = unmap(side, 0) && ok;
+		ok = unmap(side, 0, 0, map->pages) && ok;
 	}
 	return ok;
 }

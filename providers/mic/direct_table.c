@@ -106,6 +106,7 @@ static void drop(struct mic_qp *qp, struct mic_direct_entry *entry)
 	struct mic_context *ctx = to_mctx(qp->vqp.qp.context);
 
 	if (entry->window.access) {
+		mic_window_unmap(ctx->windows, &entry->window);
 		mic_window_drop(ctx->windows, &entry->window);
 		qp->direct.used--;
 	}

@@ -121,14 +121,23 @@ bool micdv_window_valid(const struct micdv_window *window)
 	return !mic_window_state(&to_window(window)->window);
 }
 
-int micdv_unmap_window(struct micdv_window *user)
+static int drop(struct window *window)
 {
-	struct window *window = to_window(user);
-
 	mic_window_drop(window->windows, &window->window);
 	mic_windows_put(window->windows);
 	free(window);
 	return 0;
+}
+
+int micdv_unmap_window(struct micdv_window *user)
+{
+	mic_window_unmap(to_window(user)->windows, &to_window(user)->window);
+	return drop(to_window(user));
+}
+
+int micdv_release_window(struct micdv_window *user)
+{
+	return drop(to_window(user));
 }
 
 struct micdv_watch {

@@ -85,6 +85,13 @@ bool micdv_window_valid(const struct micdv_window *window);
 /* Returns 0 or an errno value. Also for windows whose queue pair is gone. */
 int micdv_unmap_window(struct micdv_window *window);
 
+/*
+ * The same for callers who have unmapped it themselves, by munmap(), in parts if they
+ * like, or by a mapping in its place: the addresses, where something else may be by
+ * now, are left alone. What is mapped of the window still must not be accessed.
+ */
+int micdv_release_window(struct micdv_window *window);
+
 /* What may have become of memory that is watched. */
 enum micdv_watch_state {
 	/* it was unmapped or moved, or other pages are there */

@@ -215,12 +215,16 @@ int mic_window_map_alone(struct mic_windows *windows,
 		      map_alone(windows, req->offset, prot, place, window));
 }
 
+void mic_window_unmap(const struct mic_windows *windows,
+		      const struct mic_window *window)
+{
+	unmap(windows, window->map, window->map_size);
+}
+
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window)
 {
-	if (window->map) {
-		unmap(windows, window->map, window->map_size);
+	if (window->map)
 		atomic_fetch_sub(&windows->alone, 1);
-	}
 	ioctl(windows->fd, MIC_IOC_DROP, (unsigned long)window->slot);
 }
 

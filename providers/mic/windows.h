@@ -60,6 +60,9 @@ int mic_window_import(struct mic_windows *windows,
 int mic_window_map_alone(struct mic_windows *windows,
 			 struct mic_window_import *req, int prot, void *place,
 			 struct mic_window *window);
+/* Before it is dropped, if its mapping is its own; or the caller has done so. */
+void mic_window_unmap(const struct mic_windows *windows,
+		      const struct mic_window *window);
 void mic_window_drop(struct mic_windows *windows, struct mic_window *window);
 
 /* Watching this process's own memory. Returns 0 or an errno value. */

@@ -9,7 +9,7 @@
 #include "micdv.h"
 #include "tap.h"
 
-enum { GUESSES = 8 };
+enum { GUESSES = 8, RELEASES = 1000 };
 
 int map(struct ibv_qp *qp, uint64_t addr, uint32_t rkey, size_t length,
 	int prot)
@@ -295,6 +295,44 @@ static bool refuses_place(const struct pair *pair)
 	return ok;
 }
 
+/* In two parts, and something else is there before the window is given back. */
+static bool release_one(const struct pair *pair, uint64_t addr, uint32_t rkey)
+{
+	const size_t half = PAGE_BYTES;
+	struct micdv_window *window;
+	uint8_t *start, *mem;
+	bool ok;
+
+	window = micdv_map_window(pair->a.qp, addr, rkey, BYTES, RW);
+	if (!check(window, "no window: %s", strerror(errno)))
+		return false;
+	start = (uint8_t *)window->addr - addr % PAGE_BYTES;
+	ok = check(!munmap(start + half, addr % PAGE_BYTES + BYTES - half) &&
+			   !munmap(start, half),
+		   "munmap: %s", strerror(errno));
+	mem = mmap(start, half, RW,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (mem != start)
+		bail("mmap: %s", strerror(errno));
+	memset(mem, 7, half);
+	ok = is_error(micdv_release_window(window), 0) && ok &&
+	     all_are(mem, half, 7);
+	munmap(mem, half);
+	return ok;
+}
+
+static bool releases(const struct pair *pair)
+{
+	unsigned int i;
+
+	for (i = 0; i < RELEASES; i++)
+		if (!check(release_one(pair, setup.b_mem.rdma_addr,
+				       setup.b_mem.mr->rkey),
+			   "window %u", i))
+			return false;
+	return true;
+}
+
 static bool refuses_on_demand(const struct pair *pair)
 {
 	struct ibv_mr *mr = ibv_reg_mr(setup.b_dev.pd, setup.b_mem.map, BYTES,
@@ -351,6 +389,8 @@ void run_map(void)
 	       "micdv_map_window: no length, or another prot: EINVAL");
 	tap_ok(refuses_place(&pair),
 	       "micdv_map_window_at: where pages do not meet: EINVAL");
+	tap_ok(releases(&pair),
+	       "micdv_release_window: what is mapped there by then stays");
 	tap_ok(refuses_on_demand(&pair),
 	       "micdv_map_window: memory on demand: EOPNOTSUPP");
 	tap_ok(map_without_memory(&pair),
