@@ -112,8 +112,9 @@ static void mic_show_peer(struct seq_file *m, const struct mic_qp *qp)
 {
 	if (mic_qp_is_ud(qp))
 		return;
-	seq_printf(m, "  peer %u gid %pI6c mtu %d access 0x%x\n",
+	seq_printf(m, "  peer %u gid %pI6c mac %pM mtu %d access 0x%x\n",
 		   READ_ONCE(qp->attr.dest_qp_num), &qp->addr.dgid,
+		   qp->addr.dmac,
 		   ib_mtu_enum_to_int(READ_ONCE(qp->attr.path_mtu)),
 		   READ_ONCE(qp->attr.qp_access_flags));
 }

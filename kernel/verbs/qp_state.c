@@ -9,6 +9,7 @@
 #include "ah.h"
 #include "dev.h"
 #include "qp.h"
+#include "resolve.h"
 #include "uctx.h"
 #include "windows.h"
 
@@ -249,6 +250,8 @@ int mic_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (err)
 		return err;
 
+	if (!qp->user && mask & IB_QP_AV)
+		mic_resolve_dmac(qp->dev, &attr->ah_attr);
 	mutex_lock(&qp->modify_lock);
 	mic_qp_flush_sqe(qp, attr, mask);
 	mic_qp_lock(qp);
