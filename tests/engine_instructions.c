@@ -22,11 +22,11 @@ static const struct {
 	int flags;
 	unsigned int limit;
 } cases[] = {
-	{ "a SEND", IBV_WR_SEND, 0, 3500 },
-	{ "a SEND with inline data", IBV_WR_SEND, IBV_SEND_INLINE, 3200 },
-	{ "a WRITE", IBV_WR_RDMA_WRITE, 0, 3200 },
-	{ "a READ", IBV_WR_RDMA_READ, 0, 3200 },
-	{ "an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 3300 },
+	{ "a SEND", IBV_WR_SEND, 0, 3600 },
+	{ "a SEND with inline data", IBV_WR_SEND, IBV_SEND_INLINE, 3300 },
+	{ "a WRITE", IBV_WR_RDMA_WRITE, 0, 3300 },
+	{ "a READ", IBV_WR_RDMA_READ, 0, 3350 },
+	{ "an atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 3400 },
 };
 
 static bool execute(struct endpoint *a, struct endpoint *b,
