@@ -436,15 +436,17 @@ int scif_unregister(scif_epd_t epd, off_t offset, size_t len);
  * @offset: in the peer's registered address space, page-aligned
  *
  * The range may span adjacent windows. The mapping is shared with the peer, is
- * not inherited by fork(), and lives until scif_munmap(), whatever becomes of the
- * endpoints. When the peer's process is gone, it stays, and reaches nobody.
- * The peer's process is told, and waited for.
+ * not inherited by fork(), and lives until it is unmapped, or replaced, whatever becomes
+ * of the endpoints. When the peer's process is gone, it stays, and reaches nobody.
+ * The peer's process is told, and waited for. What SCIF_MAP_FIXED replaces may be gone
+ * also where the call fails.
  *
  * Return: the address, or SCIF_MMAP_FAILED.
  * Errors: EINVAL (unaligned, @len 0, @prot 0, unknown flags or protection, or a
  * mapping that another thread is making is in the way), ENXIO (not all of it
  * is in windows), EACCES (against a window's protection, or a window cannot be read),
- * EOPNOTSUPP (the device cannot do it, only mic devices can; between machines without
+ * EOPNOTSUPP (the device cannot do it, only mic devices can, with a libmic that is not
+ * older than this library; between machines without
  * apertures, only windows of memory of scif_alloc_dm() can be mapped, and in an aperture
  * none whose memory is in more than 2048 pieces), EAGAIN (the library cannot lock what
  * it needs itself, for RLIMIT_MEMLOCK), EMFILE, ENFILE, ENOMEM (out of memory, or
@@ -461,7 +463,8 @@ void *scif_mmap(void *addr, size_t len, int prot, int flags, scif_epd_t epd,
  *
  * As munmap(2): the range may have parts of mappings, several of them, and pages
  * where nothing is mapped, or something else, which is unmapped, too. The peer hears
- * of windows of which nothing is left, and is not waited for.
+ * of windows of which nothing is left, and is not waited for. In a child of fork(),
+ * which has none of its parent's mappings, nothing is done.
  *
  * Return: 0.
  * Errors: EINVAL (@addr is unaligned, @len is 0 or goes beyond the last address, or

@@ -62,6 +62,9 @@ static bool mic_resolve_needed(const struct mic_dev *dev,
  * @attr: address vector; roce.dmac is set if that was 0, and is needed, and if somebody
  *	answers for the GID
  *
+ * Nobody may answer: then the address stays 0, and a peer in the same network namespace can
+ * still be reached when it comes.
+ *
  * Context: process context, waits for the network for up to a second.
  */
 void mic_resolve_dmac(const struct mic_dev *dev, struct rdma_ah_attr *attr)

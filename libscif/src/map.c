@@ -238,6 +238,9 @@ SCIF_EXPORT int scif_munmap(void *addr, size_t len)
 
 	if (!len || size < len || (uintptr_t)addr % SCIF_PAGE)
 		return scif_fail(EINVAL);
+	/* what is there is something else */
+	if (scif_process.forked)
+		return 0;
 	err = scif_span_unmap(addr, size);
 	return err ? scif_fail(err) : 0;
 }

@@ -39,7 +39,6 @@ int scif_span_reserve(struct scif_span *span, void *addr, size_t len,
 void scif_span_replace(struct scif_span *span, struct scif_span *list);
 /* munmap(), and the end of parts that have nothing left. Returns as scif_span_reserve(). */
 int scif_span_unmap(void *addr, size_t len);
-bool scif_span_find(const struct scif_endpoint *ep);
 
 /* What the peer counts is counted here: before it is mapped, until it has ended. */
 void scif_part_count(struct scif_part *part);

@@ -21,17 +21,26 @@
 static pthread_mutex_t spans_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct scif_span *spans;
 
+/*
+ * The lists of parts that peers have not been told of. Apart, for the progress thread: it
+ * does not wait while a program unmaps much, or what takes long.
+ */
+static pthread_mutex_t ended_lock = PTHREAD_MUTEX_INITIALIZER;
+
 void scif_map_abandon(void)
 {
 	pthread_mutex_init(&spans_lock, NULL);
+	pthread_mutex_init(&ended_lock, NULL);
 	spans = NULL;
 }
 
-bool scif_span_find(const struct scif_endpoint *ep)
+/* Has it spans, or, as others change them, perhaps? */
+static bool may_have_spans(const struct scif_endpoint *ep)
 {
 	const struct scif_span *span;
 
-	pthread_mutex_lock(&spans_lock);
+	if (pthread_mutex_trylock(&spans_lock))
+		return true;
 	for (span = spans; span && span->ep != ep; span = span->next)
 		;
 	pthread_mutex_unlock(&spans_lock);
@@ -117,7 +126,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 	if (!maps || scif_state(ep) < SCIF_DISCONNECTED)
 		return;
 	if (atomic_load(&ep->link.shared->unmapped) ||
-	    (!scif_span_find(ep) && !tell_unmapped(ep))) {
+	    (!may_have_spans(ep) && !tell_unmapped(ep))) {
 		scif_windows_unmapped(ep->rma);
 		scif_map_peer_less(ep, maps);
 	}
@@ -126,7 +135,7 @@ void scif_map_tick(struct scif_endpoint *ep)
 /* --- the ends of parts ------------------------------------------------------- */
 
 /*
- * With the spans' lock: which parts the peer is told of next. The last to end is the
+ * With the lock: which parts the peer is told of next. The last to end is the
  * first: the peer hears of several at once, and had to agree to each one.
  */
 static void take_ended(struct scif_rma *rma, struct scif_message *message)
@@ -148,21 +157,21 @@ static void tell_ended(struct scif_endpoint *ep)
 
 	if (scif_state(ep) != SCIF_CONNECTED)
 		return;
-	pthread_mutex_lock(&spans_lock);
+	pthread_mutex_lock(&ended_lock);
 	if (!rma->unmapping)
 		take_ended(rma, &message);
 	if (message.flags)
 		rma->unmapping = true;
-	pthread_mutex_unlock(&spans_lock);
+	pthread_mutex_unlock(&ended_lock);
 	if (message.flags && scif_link_send(&ep->link, &message))
 		scif_lost(ep);
 }
 
 void scif_map_heard(struct scif_endpoint *ep)
 {
-	pthread_mutex_lock(&spans_lock);
+	pthread_mutex_lock(&ended_lock);
 	ep->rma->unmapping = false;
-	pthread_mutex_unlock(&spans_lock);
+	pthread_mutex_unlock(&ended_lock);
 	tell_ended(ep);
 }
 
@@ -187,10 +196,10 @@ void scif_part_end(struct scif_part *list)
 		if (part->window)
 			ep->link.dev->direct->release(part->window);
 		count_less(ep, 1);
-		pthread_mutex_lock(&spans_lock);
+		pthread_mutex_lock(&ended_lock);
 		part->next = ep->rma->unmapped;
 		ep->rma->unmapped = part;
-		pthread_mutex_unlock(&spans_lock);
+		pthread_mutex_unlock(&ended_lock);
 		if (!list || list->ep != ep)
 			tell_ended(ep);
 		scif_put(ep);
@@ -304,9 +313,10 @@ void scif_span_replace(struct scif_span *span, struct scif_span *list)
 	struct scif_span **link;
 
 	pthread_mutex_lock(&spans_lock);
-	for (link = &spans; *link != span; link = &(*link)->next)
+	for (link = &spans; *link && *link != span; link = &(*link)->next)
 		;
-	*link = span->next;
+	if (*link)
+		*link = span->next;
 	if (!list)
 		munmap(span->start, span->end - span->start);
 	for (link = &list; *link; link = &(*link)->next)

@@ -94,7 +94,7 @@ struct scif_call {
 	struct scif_message reply;
 };
 
-struct mapping;
+struct scif_part;
 
 struct scif_rma {
 	pthread_mutex_t lock;	     /* windows */

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # The kernel's SMC, sockets whose data goes by RDMA, between two sides: tests/smc has the
-# programs. After lib/tap.sh. The test says what on_side I COMMAND... is, smc_device I,
-# side 0's address in SMC_ADDRESS, and how_renewed I.
+# programs. After lib/tap.sh. The test has on_side I COMMAND... and on_host I COMMAND...,
+# in the namespace that has the netdev and in the machine's first one; smc_netdev I,
+# smc_device I, renew I, which makes that device again; and in SMC_ADDRESS side 0's.
 
 SMC_PORT=5000
 SMC_SETUP=tests/smc/setup.py
@@ -28,9 +29,12 @@ smc_serve() {
 	server=$!
 }
 
-# client CONNECTIONS MIB
+# smc_client SECONDS CONNECTIONS MIB
 smc_client() {
-	on_side 1 "${WITH_SMC[@]}" timeout $((60 * SLOW)) python3 "$SMC_ECHO" \
+	local limit=$1
+
+	shift
+	on_side 1 "${WITH_SMC[@]}" timeout $((limit * SLOW)) python3 "$SMC_ECHO" \
 		client "$SMC_ADDRESS" "$SMC_PORT" "$@"
 }
 
@@ -55,7 +59,7 @@ by_rdma() {
 	for i in 0 1; do
 		before[i]=$(written "$i")
 	done
-	smc_client "$@" || return
+	smc_client 60 "$@" || return
 	for i in 0 1; do
 		more=$(($(written "$i") - before[i]))
 		echo "side $i: $more bytes"
@@ -68,17 +72,25 @@ writes_more() {
 	[ "$(written 1)" -gt $(($1 + (1 << 20))) ]
 }
 
+end_client() {
+	on_side 1 pkill -KILL -f "$SMC_ECHO client"
+	wait "$1"
+}
+
 # while_busy COMMAND...: while a client copies, which fails by it.
 while_busy() {
 	local before busy
 
 	before=$(written 1)
-	smc_client 4 0 &
+	smc_client 300 4 0 &
 	busy=$!
-	wait_until 30 writes_more "$before" || return
-	"$@" || return
+	if ! wait_until 30 writes_more "$before" || ! "$@"; then
+		end_client "$busy"
+		return 1
+	fi
 	ends "$busy" 60 || {
 		echo "the client hangs"
+		end_client "$busy"
 		return 1
 	}
 	[ "$ended" -ne 0 ] || {

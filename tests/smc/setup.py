@@ -5,7 +5,6 @@
 usage: setup.py eid NAME
        setup.py netdev NETDEV PNETID   (in the namespace that has it)
        setup.py device DEVICE PNETID   (in the first namespace)
-       setup.py forget                 (the physical networks of this namespace)
        setup.py fallbacks              (prints how many sides of connections are TCP)
 """
 import os
@@ -18,7 +17,7 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 1, 4, 0x300
 GENL_ID_CTRL, CTRL_CMD_GETFAMILY = 16, 3
 CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 1, 2
 # <linux/smc.h>
-PNETID_ADD, PNETID_FLUSH = 2, 4
+PNETID_ADD = 2
 PNETID_NAME, PNETID_ETHNAME, PNETID_IBNAME, PNETID_IBPORT = 1, 2, 3, 4
 GET_FBACK_STATS, ADD_UEID = 8, 10
 EID_ENTRY, EID_BYTES = 1, 32
@@ -99,9 +98,6 @@ def main(what, *words):
                      attribute(EID_ENTRY, name(words[0].ljust(EID_BYTES))))
         return
     family = netlink.family("SMC_PNETID")
-    if what == "forget":
-        netlink.call(family, PNETID_FLUSH)
-        return
     entry = attribute(PNETID_NAME, name(words[1]))
     if what == "netdev":
         entry += attribute(PNETID_ETHNAME, name(words[0]))
