@@ -99,14 +99,20 @@ while_busy() {
 	}
 }
 
+# Soon: connections that are made while the last ones are being ended may be TCP.
+soon_by_rdma() {
+	wait_until 60 by_rdma "$@"
+}
+
 client_killed() {
-	while_busy on_side 1 pkill -KILL -f "$SMC_ECHO client" && by_rdma 4 1
+	while_busy on_side 1 pkill -KILL -f "$SMC_ECHO client" &&
+		soon_by_rdma 4 1
 }
 
 # device_goes I: its connections end; when it has come back the next ones are its.
 device_goes() {
 	while_busy on_host "$1" timeout $((60 * SLOW)) rdma link delete \
-		"$(smc_device "$1")" && renew "$1" && by_rdma 4 1
+		"$(smc_device "$1")" && renew "$1" && soon_by_rdma 4 1
 }
 
 # The cases that both tests have.
