@@ -236,11 +236,33 @@ static void split(struct scif_span *span, struct scif_span *rest,
 }
 
 /*
- * Nothing is mapped there any more. Parts that have nothing left go to @ended. No two
- * spans overlap, so at most one is split: @spare is for that, and NULL if it was used.
+ * A change of what is mapped, with the spans' lock. No two spans overlap, so at most one
+ * is split.
  */
-static void cut(uint8_t *start, uint8_t *end, struct scif_span **spare,
-		struct scif_part **ended)
+struct change {
+	struct scif_span *spare; /* for that; NULL: it was */
+	struct scif_part *ended; /* parts that have nothing left */
+};
+
+static bool begin_change(struct change *change)
+{
+	change->ended = NULL;
+	change->spare = malloc(sizeof(*change->spare));
+	if (!change->spare)
+		return false;
+	pthread_mutex_lock(&spans_lock);
+	return true;
+}
+
+static void end_change(struct change *change)
+{
+	pthread_mutex_unlock(&spans_lock);
+	free(change->spare);
+	scif_part_end(change->ended);
+}
+
+/* Nothing is mapped there any more. */
+static void cut(struct change *change, uint8_t *start, uint8_t *end)
 {
 	struct scif_span **link = &spans, *span;
 
@@ -248,8 +270,8 @@ static void cut(uint8_t *start, uint8_t *end, struct scif_span **spare,
 		if (!span->part || !overlaps(span, start, end)) {
 			link = &span->next;
 		} else if (span->start < start && end < span->end) {
-			split(span, *spare, start, end);
-			*spare = NULL;
+			split(span, change->spare, start, end);
+			change->spare = NULL;
 			return;
 		} else if (span->start < start) {
 			span->end = start;
@@ -258,8 +280,8 @@ static void cut(uint8_t *start, uint8_t *end, struct scif_span **spare,
 		} else {
 			*link = span->next;
 			if (!--span->part->spans) {
-				span->part->next = *ended;
-				*ended = span->part;
+				span->part->next = change->ended;
+				change->ended = span->part;
 			}
 			free(span);
 		}
@@ -270,8 +292,8 @@ static void cut(uint8_t *start, uint8_t *end, struct scif_span **spare,
  * What the library does not know of was unmapped by munmap(), where the system gives the
  * place away again.
  */
-static int reserve(struct scif_span *span, void *addr, size_t len, bool fixed,
-		   struct scif_span **spare, struct scif_part **ended)
+static int reserve(struct change *change, struct scif_span *span, void *addr,
+		   size_t len, bool fixed)
 {
 	void *place;
 
@@ -285,7 +307,7 @@ static int reserve(struct scif_span *span, void *addr, size_t len, bool fixed,
 		return errno;
 	span->start = place;
 	span->end = span->start + len;
-	cut(span->start, span->end, spare, ended);
+	cut(change, span->start, span->end);
 	span->next = spans;
 	spans = span;
 	return 0;
@@ -294,17 +316,13 @@ static int reserve(struct scif_span *span, void *addr, size_t len, bool fixed,
 int scif_span_reserve(struct scif_span *span, void *addr, size_t len,
 		      bool fixed)
 {
-	struct scif_span *spare = malloc(sizeof(*spare));
-	struct scif_part *ended = NULL;
+	struct change change;
 	int err;
 
-	if (!spare)
+	if (!begin_change(&change))
 		return ENOMEM;
-	pthread_mutex_lock(&spans_lock);
-	err = reserve(span, addr, len, fixed, &spare, &ended);
-	pthread_mutex_unlock(&spans_lock);
-	free(spare);
-	scif_part_end(ended);
+	err = reserve(&change, span, addr, len, fixed);
+	end_change(&change);
 	return err;
 }
 
@@ -327,29 +345,24 @@ void scif_span_replace(struct scif_span *span, struct scif_span *list)
 	free(span);
 }
 
-static int unmap(uint8_t *addr, size_t len, struct scif_span **spare,
-		 struct scif_part **ended)
+static int unmap(struct change *change, uint8_t *addr, size_t len)
 {
 	if (is_being_made(addr, addr + len))
 		return EINVAL;
 	if (munmap(addr, len))
 		return errno;
-	cut(addr, addr + len, spare, ended);
+	cut(change, addr, addr + len);
 	return 0;
 }
 
 int scif_span_unmap(void *addr, size_t len)
 {
-	struct scif_span *spare = malloc(sizeof(*spare));
-	struct scif_part *ended = NULL;
+	struct change change;
 	int err;
 
-	if (!spare)
+	if (!begin_change(&change))
 		return ENOMEM;
-	pthread_mutex_lock(&spans_lock);
-	err = unmap(addr, len, &spare, &ended);
-	pthread_mutex_unlock(&spans_lock);
-	free(spare);
-	scif_part_end(ended);
+	err = unmap(&change, addr, len);
+	end_change(&change);
 	return err;
 }

@@ -122,6 +122,17 @@ static bool copied_to(void)
 	return ok;
 }
 
+/* What a child maps there is its own, and stays when it unmaps what its parent had. */
+static bool keeps_its_own(volatile uint64_t *word, size_t length)
+{
+	void *mem = mmap((void *)word, length, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			 0);
+
+	return mem == (void *)word && !scif_munmap(mem, length) &&
+	       !is_nothing(word);
+}
+
 /* The child has nothing there; it may unmap it all the same. */
 static bool is_not_inherited(volatile uint64_t *word, size_t length)
 {
@@ -130,7 +141,8 @@ static bool is_not_inherited(volatile uint64_t *word, size_t length)
 
 	if (!child) {
 		alarm(20);
-		_exit(is_nothing(word) && !scif_munmap((void *)word, length));
+		_exit(is_nothing(word) && !scif_munmap((void *)word, length) &&
+		      keeps_its_own(word, length));
 	}
 	waitpid(child, &status, 0);
 	return check(WIFEXITED(status) && WEXITSTATUS(status) == 1,
