@@ -34,13 +34,14 @@ def serve(address):
 
 
 def connect(address):
+    """SMC gives a server six seconds for a connection; many at once may take longer."""
     end = time.monotonic() + SECONDS
     while True:
         stream = socket.socket()
         try:
             stream.connect(address)
             return stream
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, TimeoutError):
             stream.close()
             if time.monotonic() > end:
                 raise
