@@ -77,12 +77,24 @@ done
 declare -A file_of limit_of vm_of
 names=()
 
+declare -A header_of
+
+# read_headers FILE...: all of them in one go, as tests are many.
+read_headers() {
+	local file key value
+
+	while IFS=$'\t' read -r file key value; do
+		header_of[$file $key]=${header_of[$file $key]:-$value}
+	done < <(awk 'FNR <= 40 && sub(/^# /, "") && match($0, /^[a-z-]+: */) {
+		key = $0
+		sub(/:.*/, "", key)
+		print FILENAME "\t" key "\t" substr($0, RLENGTH + 1)
+	}' "$@")
+}
+
 # header FILE KEY DEFAULT: a comment line's value.
 header() {
-	local value
-
-	value=$(sed -n "1,40s/^# $2: *//p;40q" "$1" | head -n 1)
-	echo "${value:-$3}"
+	echo "${header_of[$1 $2]:-$3}"
 }
 
 is_wanted() {
@@ -125,11 +137,15 @@ packages_of() {
 }
 
 collect_tests() {
-	local dir file name pattern
+	local dir file name pattern files
 
 	for dir in "${test_dirs[@]}"; do
-		for file in "$dir"/*.test; do
-			name=$(basename "$file" .test)
+		files=("$dir"/*.test)
+		[ -e "${files[0]}" ] || continue
+		read_headers "${files[@]}"
+		for file in "${files[@]}"; do
+			name=${file##*/}
+			name=${name%.test}
 			is_wanted "$name" "$file" || continue
 			[ -x "$file" ] ||
 				die "$file is not executable" \
