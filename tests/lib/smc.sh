@@ -125,9 +125,8 @@ smc_again() {
 	smc_load && smc_two_networks
 }
 
-# The cases that both tests have. SMC is unloaded before devices go: a program that closes
-# its socket while SMC gives the connection up may leave it a reference that nobody drops
-# (smc_close_active_abort()), and then the module stays.
+# The cases that both tests have. SMC is unloaded before devices go, after which the module
+# may stay in use (Documentation/suites.md).
 smc_cases() {
 	expect "two networks and their devices" smc_two_networks
 	smc_serve
