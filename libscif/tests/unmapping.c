@@ -5,8 +5,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "behaviour.h"
 #include "clock.h"
@@ -242,6 +244,73 @@ static bool unmapped_otherwise(void)
 	return ok;
 }
 
+struct place {
+	int epd;
+	uint8_t *mem;
+	void *mapped;
+};
+
+static void *map_place(void *argument)
+{
+	struct place *place = argument;
+
+	place->mapped = scif_mmap(place->mem, 2 * PAGE, RW, FIXED, place->epd,
+				  0);
+	return NULL;
+}
+
+/* It is neither what it was nor a window yet: nobody can read it. */
+static bool is_being_mapped(const uint8_t *mem)
+{
+	uint64_t end = deadline();
+	unsigned int round = 0;
+	int ends[2];
+
+	if (pipe(ends))
+		bail("pipe");
+	while (write(ends[1], mem, 1) == 1 && now_ms() < end) {
+		check(read(ends[0], &(char){ 0 }, 1) == 1, "a byte");
+		relax(round++);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return check(now_ms() < end, "the window's place is taken");
+}
+
+/* It waits for the peer, which is stopped. */
+static bool another_thread_maps(void)
+{
+	uint8_t *mem = fresh_pages(4 * PAGE);
+	struct place place = { .mem = mem + PAGE };
+	pthread_t thread;
+	int own, other;
+	bool ok;
+
+	connect_pair(&own, &other);
+	peer_register(other, 0, 2 * PAGE, 0, RW, FIXED);
+	place.epd = own;
+	memset(mem, 0x77, 4 * PAGE);
+	peer_stop();
+	if (pthread_create(&thread, NULL, map_place, &place))
+		bail("pthread_create");
+	ok = is_being_mapped(place.mem) &&
+	     fails(scif_munmap(place.mem, 2 * PAGE), EINVAL, "all of it") &&
+	     fails(scif_munmap(mem, 2 * PAGE), EINVAL, "its first page") &&
+	     fails(scif_munmap(mem + 2 * PAGE, PAGE), EINVAL, "its last") &&
+	     refuses_at(own, mem, 2 * PAGE, "another window there") &&
+	     check(mem[0] == 0x77 && mem[3 * PAGE] == 0x77, "beside it");
+	peer_continue();
+	pthread_join(thread, NULL);
+	ok = check(place.mapped == place.mem, "mapped at %p, not %p",
+		   place.mapped, (void *)place.mem) &&
+	     ok && reaches(place.mem, 1, PAGE) && unmaps(place.mem, 0, 2) &&
+	     is_gone(place.mem, 0) && is_let_go(other, 0, 2 * PAGE);
+	close_pair(own, other);
+	munmap(mem, PAGE);
+	munmap(mem + 3 * PAGE, PAGE);
+	return ok;
+}
+
 const struct behaviour unmapping_cases[] = {
 	{ 49, "mmap: at fixed addresses", fixed_address },
 	{ 49, "munmap: parts of a window", parts_of_window },
@@ -249,6 +318,7 @@ const struct behaviour unmapping_cases[] = {
 	{ 49, "munmap: something else is mapped between",
 	  something_else_between },
 	{ 49, "munmap: by other means", unmapped_otherwise },
+	{ 49, "munmap: what another thread is mapping", another_thread_maps },
 	{ 49, "munmap: 100 times while the peer is stopped",
 	  unmap_while_stopped },
 	{ 0, NULL, NULL }
