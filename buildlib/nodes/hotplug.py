@@ -10,56 +10,11 @@ node's kernel has let the devices go, or when QEMU has them again; otherwise wit
 and says why.
 """
 
-import json
 import os
-import socket
 import sys
 
-SECONDS = 60 * int(os.environ.get("MIC_SLOW", "1"))
-
-
-class Refused(Exception):
-    """QEMU does not carry a command out."""
-
-
-class Monitor:
-    """A connection to a QEMU's machine protocol."""
-
-    def __init__(self, path):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(SECONDS)
-        self.sock.connect(path)
-        self.file = self.sock.makefile("rw", encoding="utf-8")
-        self.events = []
-        self.read()  # its greeting
-        self.call("qmp_capabilities")
-
-    def read(self):
-        line = self.file.readline()
-        if not line:
-            raise Refused("QEMU has ended")
-        return json.loads(line)
-
-    def call(self, command, **arguments):
-        json.dump({"execute": command, "arguments": arguments}, self.file)
-        self.file.write("\n")
-        self.file.flush()
-        while True:
-            said = self.read()
-            if "event" in said:
-                self.events.append(said)
-            elif "error" in said:
-                raise Refused(f"{command}: {said['error']['desc']}")
-            else:
-                return said["return"]
-
-    def await_event(self, name, **data):
-        """An event of that NAME, which has at least this DATA."""
-        while True:
-            event = self.events.pop(0) if self.events else self.read()
-            if event.get("event") == name and \
-                    data.items() <= event["data"].items():
-                return
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from qmp import Monitor, Refused  # noqa: E402
 
 
 def unplug(monitor, sockets, number):
