@@ -230,17 +230,39 @@ static bool write_and_read(struct poster *poster, struct slot *slot)
 	return true;
 }
 
+/* Of what was read, with the key of then: was all of it registered? */
+static bool was_registered(const struct poster *poster, const struct slot *slot,
+			   uint32_t rkey, uint32_t length, bool here)
+{
+	const uint8_t *memory = own_memory(poster), *first;
+	uint32_t i, count = 0;
+
+	first = memchr(memory, NOT_REGISTERED, length);
+	if (!first)
+		return true;
+	for (i = 0; i < length; i++)
+		count += memory[i] == NOT_REGISTERED;
+	return check(
+		false,
+		"memory that is not registered was read: by poster %u, %s, "
+		"%u of %u bytes, the first at %td, the others like %02x; "
+		"region %td, key 0x%x, then 0x%x",
+		poster->index, here ? "here" : "by the kernel", count, length,
+		first - memory, memory[first == memory ? length - 1 : 0],
+		slot - slots, rkey, atomic_load(&slot->rkey));
+}
+
 static bool only_read(struct poster *poster, struct slot *slot)
 {
 	uint32_t length = 1 + random_below(&poster->random, PART_BYTES);
+	uint64_t before = executed_here(&poster->a);
+	uint32_t rkey = atomic_load(&slot->rkey);
 	bool done;
 
-	if (!request(poster, slot, atomic_load(&slot->rkey), IBV_WR_RDMA_READ,
-		     length, &done))
+	if (!request(poster, slot, rkey, IBV_WR_RDMA_READ, length, &done))
 		return false;
-	return !done ||
-	       check(!memchr(own_memory(poster), NOT_REGISTERED, length),
-		     "memory that is not registered was read");
+	return !done || was_registered(poster, slot, rkey, length,
+				       executed_here(&poster->a) != before);
 }
 
 static bool add_twice(struct poster *poster, struct slot *slot)
