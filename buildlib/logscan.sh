@@ -29,7 +29,6 @@ kernel_reports=(
 	'UBSAN'
 	'KFENCE'
 	'KCSAN'
-	'kmemleak: [0-9]+ new suspected'
 	'list_(add|del) corruption'
 	'ODEBUG'
 	'Bad page state'
