@@ -230,26 +230,31 @@ static bool write_and_read(struct poster *poster, struct slot *slot)
 	return true;
 }
 
-/* Of what was read, with the key of then: was all of it registered? */
+/*
+ * Of what was read, with the key of then: was all of it registered? Not the word that is
+ * added to: while a region may not be written to, adding makes any byte of it.
+ */
 static bool was_registered(const struct poster *poster, const struct slot *slot,
 			   uint32_t rkey, uint32_t length, bool here)
 {
 	const uint8_t *memory = own_memory(poster), *first;
 	uint32_t i, count = 0;
 
-	first = memchr(memory, NOT_REGISTERED, length);
+	if (length <= WORD)
+		return true;
+	first = memchr(memory + WORD, NOT_REGISTERED, length - WORD);
 	if (!first)
 		return true;
-	for (i = 0; i < length; i++)
+	for (i = WORD; i < length; i++)
 		count += memory[i] == NOT_REGISTERED;
 	return check(
 		false,
 		"memory that is not registered was read: by poster %u, %s, "
-		"%u of %u bytes, the first at %td, the others like %02x; "
-		"region %td, key 0x%x, then 0x%x",
+		"%u of %u bytes, the first at %td, the last is 0x%02x; region "
+		"%td, key 0x%x, then 0x%x",
 		poster->index, here ? "here" : "by the kernel", count, length,
-		first - memory, memory[first == memory ? length - 1 : 0],
-		slot - slots, rkey, atomic_load(&slot->rkey));
+		first - memory, memory[length - 1], slot - slots, rkey,
+		atomic_load(&slot->rkey));
 }
 
 static bool only_read(struct poster *poster, struct slot *slot)
