@@ -127,16 +127,6 @@ name_addresses() {
 		{ print }' "$run_dir/symbols" -
 }
 
-# without_known: of those, not the sockets that smc of Linux 6.1 keeps for nobody when
-# a device or a peer goes (Documentation/suites.md); it stays loaded then.
-without_known() {
-	awk 'function show() { if (!known) printf "%s", text }
-		/^unreferenced object/ { show(); text = ""; known = 0 }
-		/ smc_sock_alloc\+[^ ]+ \[smc\]$/ { known = 1 }
-		{ text = text $0 "\n" }
-		END { show() }'
-}
-
 unload() {
 	end_group "$job_group" || return
 	delete_links '*'
@@ -154,7 +144,7 @@ scan_leaks() {
 	echo scan >"$kmemleak"
 	sleep 6
 	echo scan >"$kmemleak"
-	name_addresses <"$kmemleak" | without_known >"$run_dir/kmemleak"
+	name_addresses <"$kmemleak" | harmful_leaks >"$run_dir/kmemleak"
 }
 
 # A file that the host watches, to tell a long test from a VM that hangs.

@@ -162,7 +162,7 @@ class Pair:
 
     def ended(self, status):
         """The migration has ended like that."""
-        said = until(lambda: self.has_ended(), "the migration ends")
+        said = until(self.has_ended, "the migration ends")
         if said != status:
             raise Wrong(f"the migration has {said}, not {status}")
 
