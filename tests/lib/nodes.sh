@@ -66,10 +66,16 @@ name_nodes() {
 
 # on_node I COMMAND...: there, under its host name.
 on_node() {
+	(become_on_node "$@")
+}
+
+# become_on_node I COMMAND...: the same, instead of this shell: a process in the
+# background is COMMAND's then, and ends with it.
+become_on_node() {
 	local node=node$1
 
 	shift
-	ip netns exec "$node" unshare --uts \
+	exec ip netns exec "$node" unshare --uts \
 		sh -c 'hostname "$0" && exec "$@"' "$node" "$@"
 }
 
@@ -141,7 +147,7 @@ between_nodes() {
 		shift
 	done
 	shift
-	on_node 1 timeout --kill-after=5 $((60 * SLOW)) "${command[@]}" \
+	become_on_node 1 timeout --kill-after=5 $((60 * SLOW)) "${command[@]}" \
 		>"$SCRATCH/server" 2>&1 &
 	server=$!
 	# shellcheck disable=SC2086 # A command with arguments.
