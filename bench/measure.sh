@@ -6,8 +6,8 @@
 # mic-engine, mic-poll, rxe).
 # The results go to $MIC_OUT/results.json, a JSON object a line:
 #   test    the perftest program; ib_write_rate and such are the message rates
-#           of ib_write_bw and such; what mpi.sh measures; raw; memcpy_bw;
-#           tcp_bw; tcp_lat;
+#           of ib_write_bw and such; what mpi.sh and nvme.sh measure; raw;
+#           memcpy_bw; tcp_bw; tcp_lat;
 #           write_qps and write_mrs: an 8-byte write among many of them;
 #           raw_pages: a load among many pages;
 #           fair_*: one beside large ones; busy_*: many at once;
@@ -18,7 +18,7 @@
 #   size    of a message in bytes; write_qps, write_mrs, raw_pages: the number of
 #           them
 #   value   null if the measurement failed
-#   unit    MiB/s, Mmsg/s, us
+#   unit    MiB/s, Mmsg/s, kIOPS, us
 #   busy    true if the machine was busy with something else, see below
 # What failed, and why, goes to $MIC_OUT/failed. Progress goes to the output.
 #
@@ -49,6 +49,7 @@ plan_full() {
 	qps=(1 10 100 1000)
 	mrs=(1 100 10000 100000)
 	mpi_rounds=200
+	nvme_seconds=3
 }
 
 plan_quick() {
@@ -58,6 +59,7 @@ plan_quick() {
 	qps=(1 1000)
 	mrs=(1 1000)
 	mpi_rounds=50
+	nvme_seconds=1
 	attempts=2
 }
 
@@ -68,6 +70,7 @@ plan_demo() {
 	qps=()
 	mrs=()
 	mpi_rounds=0
+	nvme_seconds=0
 	attempts=2
 }
 
@@ -216,6 +219,12 @@ mpi() {
 		failed mpi "status $?"
 }
 
+# nvme SECONDS
+nvme() {
+	timeout -k 5 400 "$MIC_TREE/bench/nvme.sh" "$1" >>"$group_results" ||
+		failed nvme "status $?"
+}
+
 # scale WHAT DEVICE COUNT...
 scale() {
 	local what=$1 device=$2 direct=1 ends gid0 gid1
@@ -313,6 +322,7 @@ main() {
 	group inbox tool inbox 8 64 512
 	measure_devices "$@"
 	measure_many "$@"
+	[ "$nvme_seconds" -eq 0 ] || group nvme nvme "$nvme_seconds"
 	# once: most of it is the time that mpirun takes to start
 	[ "$mpi_rounds" -eq 0 ] || attempts=1 group mpi mpi "$mpi_rounds"
 	[ ! -e "$failures" ]

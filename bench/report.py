@@ -19,6 +19,11 @@ ENGINE = "mic-engine"
 POLLED = "mic-poll"
 BW_TESTS = ("ib_write_bw", "ib_read_bw", "ib_send_bw")
 MPI_DEVICES = ("mic", "mic-ud", "tcp", "shm")
+NVME_DEVICES = ("mic", "rxe", "tcp")
+NVME_TESTS = (("nvme_read_lat", 4 * KIB, "read {}, us"),
+              ("nvme_write_lat", 4 * KIB, "write {}, us"),
+              ("nvme_read_rate", 4 * KIB, "read {}, 32 under way, kIOPS"),
+              ("nvme_read_bw", 128 * KIB, "read {}, 4 under way, MiB/s"))
 LAT_TESTS = ("ib_write_lat", "ib_send_lat", "ib_read_lat", "ib_atomic_lat")
 
 
@@ -113,6 +118,20 @@ def print_mpi(results):
     if len(rows) == 1:
         return
     print("MPI between two nodes: mic by RC, by UD, TCP; shm: on one node")
+    print_table(rows)
+    print()
+
+
+def print_nvme(results):
+    rows = [["", *NVME_DEVICES]]
+    for test, size, what in NVME_TESTS:
+        if results.series(test, "mic"):
+            rows.append([what.format(size_text(size))] +
+                        [number_text(results.get(test, device, size))
+                         for device in NVME_DEVICES])
+    if len(rows) == 1:
+        return
+    print("A disk in memory, by NVMe over Fabrics, both sides the kernel's")
     print_table(rows)
     print()
 
@@ -247,6 +266,7 @@ def print_all(results):
     print_rates(results)
     print_scaling(results)
     print_fairness(results)
+    print_nvme(results)
     print_mpi(results)
     engine = Aims(results, ENGINE)
     engine.engine()

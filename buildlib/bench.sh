@@ -5,8 +5,9 @@
 #
 # Measures in one virtual machine: mic and rxe with perftest, mic also with all
 # requests executed by the kernel (mic-engine) and with a thread that polls send
-# queues (mic-poll), TCP over the loopback device, memcpy, MPI over mic, TCP and
-# shared memory, and a cache line bounced between two processes (raw). Prints
+# queues (mic-poll), TCP over the loopback device, memcpy, NVMe over Fabrics by mic, rxe
+# and TCP, MPI over mic, TCP and shared memory, and a cache line bounced between two
+# processes (raw). Prints
 # tables, with the aims beside what was measured, and draws
 # build/bench/throughput.svg and build/bench/latency.svg.
 #
@@ -66,7 +67,7 @@ if [ "$nodes" -eq 2 ]; then
 	options=(--nodes 2 --network)
 else
 	need_packages openmpi-bin libopenmpi-dev mpich libmpich-dev \
-		build-essential
+		build-essential fio
 fi
 need_packages python3
 mkdir -p "$out"

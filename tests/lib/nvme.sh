@@ -11,14 +11,14 @@
 TARGET_LIBRARY=nvmet.sh
 
 load_initiator() {
-	modprobe nvme-rdma || {
-		echo "Bail out! no module nvme-rdma"
+	modprobe "nvme-$NVME_TRANSPORT" || {
+		echo "Bail out! no module nvme-$NVME_TRANSPORT"
 		exit 1
 	}
 }
 
 unload_initiator() {
-	rmmod nvme-rdma nvme-fabrics
+	rmmod "nvme-$NVME_TRANSPORT" nvme-fabrics
 }
 
 # connect TARGET INITIATOR [OPTION]: sets $controller and $disk.
@@ -26,8 +26,8 @@ connect() {
 	local answer fd
 
 	exec {fd}<>/dev/nvme-fabrics || return
-	printf 'transport=rdma,traddr=%s,trsvcid=4420,nqn=%s,host_traddr=%s,nr_io_queues=2,queue_size=64,reconnect_delay=1,%s' \
-		"$1" "$NVME_NQN" "$2" "${3:-ctrl_loss_tmo=5}" >&"$fd" || {
+	printf 'transport=%s,traddr=%s,trsvcid=4420,nqn=%s,host_traddr=%s,nr_io_queues=2,queue_size=64,reconnect_delay=1,%s' \
+		"$NVME_TRANSPORT" "$1" "$NVME_NQN" "$2" "${3:-ctrl_loss_tmo=5}" >&"$fd" || {
 		exec {fd}>&-
 		return 1
 	}

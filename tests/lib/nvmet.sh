@@ -7,13 +7,14 @@
 . "${BASH_SOURCE[0]%/*}/backing.sh"
 
 NVME_NQN=mic-test
+NVME_TRANSPORT=${NVME_TRANSPORT:-rdma} # or tcp, to compare with
 NVMET=/sys/kernel/config/nvmet
 NVMET_SUBSYSTEM=$NVMET/subsystems/$NVME_NQN
 NVMET_PORT=$NVMET/ports/1
 
 # make_target ADDRESS
 make_target() {
-	modprobe -a nvmet nvmet-rdma || return
+	modprobe -a nvmet "nvmet-$NVME_TRANSPORT" || return
 	prepare_backing || return
 	mkdir "$NVMET_SUBSYSTEM" "$NVMET_SUBSYSTEM/namespaces/1" \
 		"$NVMET_PORT" || return
@@ -21,7 +22,7 @@ make_target() {
 		put "$BACKING" "$NVMET_SUBSYSTEM/namespaces/1/device_path" &&
 		put 1 "$NVMET_SUBSYSTEM/namespaces/1/buffered_io" &&
 		put 1 "$NVMET_SUBSYSTEM/namespaces/1/enable" &&
-		put rdma "$NVMET_PORT/addr_trtype" &&
+		put "$NVME_TRANSPORT" "$NVMET_PORT/addr_trtype" &&
 		put ipv4 "$NVMET_PORT/addr_adrfam" &&
 		put "$1" "$NVMET_PORT/addr_traddr" &&
 		put 4420 "$NVMET_PORT/addr_trsvcid" &&
@@ -48,7 +49,7 @@ remove_target() {
 		rmdir "$NVMET_SUBSYSTEM/namespaces/1" || return
 	[ ! -d "$NVMET_SUBSYSTEM" ] || rmdir "$NVMET_SUBSYSTEM" || return
 	rm -f "$BACKING"
-	for module in nvmet-rdma nvmet; do
+	for module in "nvmet-$NVME_TRANSPORT" nvmet; do
 		rmmod "$module" || return
 	done
 }
