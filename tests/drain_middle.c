@@ -248,7 +248,9 @@ static bool begun_anew(struct stage *stage)
 	if (!begin(stage))
 		return false;
 	memset(stage->to.addr, 0, SEGMENT_BYTES);
-	return set_path(stage) && finishes(stage) &&
+	/* where that is another machine's memory, it is cleared with the next call there */
+	return cq_stays_empty(stage->recv_cq, 0) && set_path(stage) &&
+	       finishes(stage) &&
 	       all_are(stage->to.addr, SEGMENT_BYTES, FILL_BYTE);
 }
 
