@@ -266,7 +266,7 @@ def main(arguments):
     if len(arguments) == 2:
         write_document(arguments[1], run)
     else:
-        print_all(run, arguments[0].rsplit(".", 1)[0] + ".svg")
+        print_all(run, os.path.splitext(arguments[0])[0] + ".svg")
     missing = any(ratio.missing() for ratio in all_ratios(run))
     return 1 if run.failures or missing else 0
 
