@@ -37,6 +37,15 @@ def print_table(rows, indent="  "):
         print((indent + "  ".join(cells)).rstrip())
 
 
+def print_part(title, rows):
+    """A table below its title; nothing if it has no more than a header."""
+    if len(rows) == 1:
+        return
+    print(title)
+    print_table(rows)
+    print()
+
+
 def short_name(test):
     return test.split("_")[1]
 
@@ -54,9 +63,7 @@ def print_by_size(results, title, suffix, tests, others):
         row += [number_text(results.get(test, device, size))
                 for test, device in columns]
         rows.append(row)
-    print(title)
-    print_table(rows)
-    print()
+    print_part(title, rows)
 
 
 def print_rates(results):
@@ -67,9 +74,7 @@ def print_rates(results):
         engine = results.get(name, ENGINE, 8)
         rows.append([short_name(test), number_text(mic), number_text(engine),
                      number_text(rxe), number_text(ratio(mic, rxe))])
-    print("8-byte messages, millions per second")
-    print_table(rows)
-    print()
+    print_part("8-byte messages, millions per second", rows)
 
 
 def print_scaling(results):
@@ -115,11 +120,8 @@ def print_mpi(results):
                 rows.append([f"{kind} {figure}, {unit}", size_text(size)] +
                             [number_text(results.get(test, device, size))
                              for device in MPI_DEVICES])
-    if len(rows) == 1:
-        return
-    print("MPI between two nodes: mic by RC, by UD, TCP; shm: on one node")
-    print_table(rows)
-    print()
+    print_part("MPI between two nodes: mic by RC, by UD, TCP; shm: on one node",
+               rows)
 
 
 def print_nvme(results):
@@ -129,11 +131,8 @@ def print_nvme(results):
             rows.append([what.format(size_text(size))] +
                         [number_text(results.get(test, device, size))
                          for device in NVME_DEVICES])
-    if len(rows) == 1:
-        return
-    print("A disk in memory, by NVMe over Fabrics, both sides the kernel's")
-    print_table(rows)
-    print()
+    print_part("A disk in memory, by NVMe over Fabrics, both sides the kernel's",
+               rows)
 
 
 class Aims:
@@ -242,9 +241,7 @@ class Aims:
                  self.unfairness("beside"), "<=", 1)
 
     def print(self, title):
-        print(title)
-        print_table([["", "measured", "aim", ""]] + self.rows)
-        print()
+        print_part(title, [["", "measured", "aim", ""]] + self.rows)
 
 
 def print_raw(results):

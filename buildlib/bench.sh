@@ -7,8 +7,7 @@
 # requests executed by the kernel (mic-engine) and with a thread that polls send
 # queues (mic-poll), TCP over the loopback device, memcpy, NVMe over Fabrics by mic, rxe
 # and TCP, MPI over mic, TCP and shared memory, and a cache line bounced between two
-# processes (raw). Prints
-# tables, with the aims beside what was measured, and draws
+# processes (raw). Prints tables, with the aims beside what was measured, and draws
 # build/bench/throughput.svg and build/bench/latency.svg.
 #
 #   --quick         few sizes
