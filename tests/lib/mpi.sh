@@ -1,12 +1,20 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# MPI programs whose ranks are on node0 and node1 in turn. After lib/nodes.sh, or
-# lib/vms.sh, and lib/suites.sh.
+# MPI and OpenSHMEM programs whose ranks are on node0 and node1 in turn. After
+# lib/nodes.sh, or lib/vms.sh, and lib/suites.sh.
 
-# mpi_compile KIND PROGRAM: tests/mpi/PROGRAM.c for openmpi or mpich, into
+# mpi_compiler KIND: Open MPI has OpenSHMEM, too.
+mpi_compiler() {
+	case $1 in
+	openshmem) echo oshcc ;;
+	*) echo "mpicc.$1" ;;
+	esac
+}
+
+# mpi_compile KIND PROGRAM: tests/mpi/PROGRAM.c for openmpi, mpich or openshmem, into
 # $SCRATCH/PROGRAM.KIND.
 mpi_compile() {
-	"mpicc.$1" -O2 -Wall -Wextra -Werror -o "$SCRATCH/$2.$1" \
+	"$(mpi_compiler "$1")" -O2 -Wall -Wextra -Werror -o "$SCRATCH/$2.$1" \
 		"$MIC_TREE/tests/mpi/$2.c" &&
 		give_to_nodes "$SCRATCH/$2.$1"
 }
@@ -30,7 +38,7 @@ openmpi_options() {
 	case $1 in
 	tcp) echo --mca pml ob1 --mca btl tcp,self --mca osc rdma ;;
 	shm) echo --mca pml ob1 --mca btl vader,self --mca osc rdma ;;
-	*) echo --mca pml ucx --mca osc ucx -x "UCX_TLS=$1,self" ;;
+	*) echo --mca pml ucx --mca osc ucx --mca spml ucx -x "UCX_TLS=$1,self" ;;
 	esac
 }
 
@@ -52,7 +60,7 @@ mpi_run() {
 	[ -e "$SCRATCH/agent" ] || make_agent
 	hosts=$(mpi_hosts "$way" "$ranks")
 	case $kind in
-	openmpi)
+	openmpi | openshmem)
 		# shellcheck disable=SC2207 # A list of words.
 		command=(mpirun.openmpi --host "$hosts" -np "$ranks"
 			--oversubscribe --bind-to none

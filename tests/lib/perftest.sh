@@ -39,7 +39,8 @@ PAIR_LIMIT=${PAIR_LIMIT:-60}
 
 # run_pair WAIT SERVER-COMMAND -- CLIENT-COMMAND: both must end well and in
 # time. WAIT is a command that tells when the server is ready. Their output
-# is in $SCRATCH/server and $SCRATCH/client.
+# is in $SCRATCH/server and $SCRATCH/client. A server whose client has failed may wait for
+# another one: it is ended.
 run_pair() {
 	local wait=$1 command=() server client=0 status=0
 
@@ -57,6 +58,8 @@ run_pair() {
 	wait_until 20 $wait || note "the server does not listen"
 	timeout --kill-after=5 $((PAIR_LIMIT * SLOW)) "$@" \
 		>"$SCRATCH/client" 2>&1 || client=$?
+	[ "$client" -eq 0 ] || wait_until 60 process_gone "$server" ||
+		kill "$server"
 	wait "$server" || status=$?
 	[ "$((client + status))" -ne 0 ] || return 0
 	note_file "$SCRATCH/client" 12

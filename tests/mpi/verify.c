@@ -2,9 +2,6 @@
 /*
  * An MPI program that looks at every byte it gets: point to point, collective
  * operations, one-sided windows, derived datatypes. TAP on rank 0.
- *
- * Each byte tells where it comes from, so whatever arrives at the wrong place
- * is found.
  */
 #include <mpi.h>
 #include <stdbool.h>
@@ -14,38 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
+
 enum { ROUNDS = 20, WINDOW = 64, LARGE = 1 << 20 };
 
 static const int sizes[] = { 0, 1, 7, 64, 1000, 4096, 65536, LARGE };
 
 static int rank, ranks, cases, failures;
-
-static uint8_t byte_of(int source, int round, size_t i)
-{
-	return (uint8_t)(source * 31 + round * 7 + i * 13 + (i >> 8));
-}
-
-static void fill(uint8_t *data, size_t bytes, int source, int round)
-{
-	size_t i;
-
-	for (i = 0; i < bytes; i++)
-		data[i] = byte_of(source, round, i);
-}
-
-static bool is_from(const uint8_t *data, size_t bytes, int source, int round)
-{
-	size_t i;
-
-	for (i = 0; i < bytes; i++) {
-		if (data[i] == byte_of(source, round, i))
-			continue;
-		printf("# rank %d: byte %zu of %zu from rank %d, round %d: %u\n",
-		       rank, i, bytes, source, round, data[i]);
-		return false;
-	}
-	return true;
-}
 
 static void *memory(size_t bytes)
 {
