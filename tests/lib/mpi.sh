@@ -33,11 +33,12 @@ mpi_hosts() {
 	echo "${hosts#,}"
 }
 
-# openmpi_options WAY: pml ucx has to be asked for, Debian turns it off.
+# openmpi_options WAY: pml ucx and mtl ofi have to be asked for, Debian turns them off.
 openmpi_options() {
 	case $1 in
 	tcp) echo --mca pml ob1 --mca btl tcp,self --mca osc rdma ;;
 	shm) echo --mca pml ob1 --mca btl vader,self --mca osc rdma ;;
+	ofi) echo --mca pml cm --mca mtl ofi --mca osc pt2pt -x FI_PROVIDER=verbs ;;
 	*) echo --mca pml ucx --mca osc ucx --mca spml ucx -x "UCX_TLS=$1,self" ;;
 	esac
 }
@@ -51,8 +52,8 @@ mpich_tls() {
 	esac
 }
 
-# mpi_run KIND WAY RANKS PROGRAM...: WAY is UCX's word for a transport, or
-# tcp, or shm (which has all ranks on one node).
+# mpi_run KIND WAY RANKS PROGRAM...: WAY is UCX's word for a transport, or ofi (Open
+# MPI's, by libfabric), tcp, or shm (which has all ranks on one node).
 mpi_run() {
 	local kind=$1 way=$2 ranks=$3 command=() hosts
 

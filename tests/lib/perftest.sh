@@ -72,7 +72,8 @@ run_pair() {
 
 # run_perftest PROGRAM OPTION...: both sides. With -R they agree to begin, and then the
 # server listens and the client connects, whoever is first; the client crashes if it is
-# refused, and the kernel says so. Then they are run again.
+# refused, and the kernel says so. Then they are run again; beside others the server was
+# late in up to one run of 25, and three times in a row.
 run_perftest() {
 	local program=$1 ready="listening_tcp 18515" tries=1 status=1
 
@@ -80,7 +81,7 @@ run_perftest() {
 	case " $* " in
 	*' -R '*)
 		ready="listening_cm ucma_get_event"
-		tries=3
+		tries=5
 		sysctl -q debug.exception-trace=0
 		;;
 	esac
