@@ -50,6 +50,12 @@ static int previous(void)
 	return (me + pes - 1) % pes;
 }
 
+/* Number @i of a PE's elements. */
+static int64_t element(int pe, int i)
+{
+	return pe * 1000000 + i;
+}
+
 /* The case passes if it does on all PEs. */
 static void report(const char *name, bool good)
 {
@@ -131,20 +137,20 @@ static bool strided(void)
 	int i;
 
 	for (i = 0; i < 2 * STRIDED; i++)
-		mine[i] = me * 1000000 + i;
+		mine[i] = element(me, i);
 	for (i = 0; i < 3 * STRIDED; i++)
 		theirs[i] = -1;
 	shmem_barrier_all();
 	shmem_iput64(theirs, mine, 3, 2, STRIDED, next());
 	shmem_barrier_all();
 	for (i = 0; i < 3 * STRIDED; i++)
-		good = theirs[i] == (i % 3 ? -1 :
-					     previous() * 1000000 + i / 3 * 2) &&
+		good = theirs[i] ==
+			       (i % 3 ? -1 : element(previous(), i / 3 * 2)) &&
 		       good;
 	shmem_barrier_all();
 	shmem_iget64(theirs, mine, 1, 2, STRIDED, next());
 	for (i = 0; i < STRIDED; i++)
-		good = theirs[i] == next() * 1000000 + i * 2 && good;
+		good = theirs[i] == element(next(), i * 2) && good;
 	shmem_barrier_all();
 	return good;
 }
@@ -279,7 +285,7 @@ static bool broadcast(void)
 	int i;
 
 	for (i = 0; i < ELEMENTS; i++) {
-		mine[i] = me * 1000000 + i;
+		mine[i] = element(me, i);
 		theirs[i] = -1;
 	}
 	shmem_barrier_all();
@@ -287,7 +293,7 @@ static bool broadcast(void)
 			  sync_broadcast);
 	/* the root itself gets nothing, OpenSHMEM 1.4 9.9.3 */
 	for (i = 0; i < ELEMENTS && me != root; i++)
-		good = theirs[i] == root * 1000000 + i && good;
+		good = theirs[i] == element(root, i) && good;
 	shmem_barrier_all();
 	return good;
 }
@@ -298,12 +304,11 @@ static bool collect(void)
 	int i;
 
 	for (i = 0; i < ELEMENTS; i++)
-		mine[i] = me * 1000000 + i;
+		mine[i] = element(me, i);
 	shmem_barrier_all();
 	shmem_fcollect64(theirs, mine, ELEMENTS, 0, 0, pes, sync_collect);
 	for (i = 0; i < ELEMENTS * pes; i++)
-		good = theirs[i] ==
-			       i / ELEMENTS * 1000000 + i % ELEMENTS && good;
+		good = theirs[i] == element(i / ELEMENTS, i % ELEMENTS) && good;
 	shmem_barrier_all();
 	return good;
 }
@@ -314,12 +319,13 @@ static bool all_to_all(void)
 	int i;
 
 	for (i = 0; i < ELEMENTS * pes; i++)
-		mine[i] = me * 1000000 + i;
+		mine[i] = element(me, i);
 	shmem_barrier_all();
 	shmem_alltoall64(theirs, mine, ELEMENTS, 0, 0, pes, sync_all);
 	for (i = 0; i < ELEMENTS * pes; i++)
-		good = theirs[i] == i / ELEMENTS * 1000000 + me * ELEMENTS +
-					    i % ELEMENTS && good;
+		good = theirs[i] == element(i / ELEMENTS,
+					    me * ELEMENTS + i % ELEMENTS) &&
+		       good;
 	shmem_barrier_all();
 	return good;
 }
