@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* Who looks: main() finds out. */
+static int rank;
+
 static inline uint8_t byte_of(int source, int round, size_t i)
 {
 	return (uint8_t)(source * 31 + round * 7 + i * 13 + (i >> 8));
@@ -32,8 +35,8 @@ static inline bool is_from(const uint8_t *data, size_t bytes, int source,
 	for (i = 0; i < bytes; i++) {
 		if (data[i] == byte_of(source, round, i))
 			continue;
-		printf("# byte %zu of %zu from rank %d, round %d: %u\n", i,
-		       bytes, source, round, data[i]);
+		printf("# rank %d: byte %zu of %zu from rank %d, round %d: %u\n",
+		       rank, i, bytes, source, round, data[i]);
 		return false;
 	}
 	return true;

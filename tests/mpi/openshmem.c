@@ -25,7 +25,7 @@ enum {
 
 static const size_t sizes[] = { 1, 7, 8, 64, 1000, 4096, 65536, LARGE };
 
-static int me, pes, cases, failures;
+static int pes, cases, failures;
 
 /* Symmetric: each PE has its own, at the same address. */
 static uint8_t *inbox, *outbox;
@@ -42,18 +42,29 @@ static long sync_all[_SHMEM_ALLTOALL_SYNC_SIZE];
 
 static int next(void)
 {
-	return (me + 1) % pes;
+	return (rank + 1) % pes;
 }
 
 static int previous(void)
 {
-	return (me + pes - 1) % pes;
+	return (rank + pes - 1) % pes;
 }
 
 /* Number @i of a PE's elements. */
 static int64_t element(int pe, int i)
 {
 	return pe * 1000000 + i;
+}
+
+/* So many of this PE's own, and room for so many of others. */
+static void fill_elements(int own, int others)
+{
+	int i;
+
+	for (i = 0; i < own; i++)
+		mine[i] = element(rank, i);
+	for (i = 0; i < others; i++)
+		theirs[i] = -1;
 }
 
 /* The case passes if it does on all PEs. */
@@ -64,7 +75,7 @@ static void report(const char *name, bool good)
 	shmem_int_and_to_all(&good_everywhere, &good_here, 1, 0, 0, pes,
 			     int_work, sync_report);
 	shmem_barrier_all();
-	if (me)
+	if (rank)
 		return;
 	printf("%sok %d - %s\n", good_everywhere ? "" : "not ", ++cases, name);
 	fflush(stdout);
@@ -76,7 +87,7 @@ static bool put_and_get(size_t bytes, int round)
 {
 	bool good;
 
-	fill(outbox, bytes, me, round);
+	fill(outbox, bytes, rank, round);
 	memset(inbox, 0, bytes);
 	shmem_barrier_all();
 	shmem_putmem(inbox, outbox, bytes, next());
@@ -85,7 +96,7 @@ static bool put_and_get(size_t bytes, int round)
 	shmem_barrier_all();
 	memset(outbox, 0, bytes);
 	shmem_getmem(outbox, inbox, bytes, next());
-	good = is_from(outbox, bytes, me, round) && good;
+	good = is_from(outbox, bytes, rank, round) && good;
 	shmem_barrier_all();
 	return good;
 }
@@ -109,7 +120,7 @@ static bool nonblocking(void)
 
 	memset(inbox, 0, PIECES * BYTES);
 	for (i = 0; i < PIECES; i++)
-		fill(outbox + i * BYTES, BYTES, me, (int)i);
+		fill(outbox + i * BYTES, BYTES, rank, (int)i);
 	shmem_barrier_all();
 	for (i = 0; i < PIECES; i++)
 		shmem_putmem_nbi(inbox + i * BYTES, outbox + i * BYTES, BYTES,
@@ -125,7 +136,7 @@ static bool nonblocking(void)
 				 next());
 	shmem_quiet();
 	for (i = 0; i < PIECES; i++)
-		good = is_from(outbox + i * BYTES, BYTES, me, (int)i) && good;
+		good = is_from(outbox + i * BYTES, BYTES, rank, (int)i) && good;
 	shmem_barrier_all();
 	return good;
 }
@@ -136,10 +147,7 @@ static bool strided(void)
 	bool good = true;
 	int i;
 
-	for (i = 0; i < 2 * STRIDED; i++)
-		mine[i] = element(me, i);
-	for (i = 0; i < 3 * STRIDED; i++)
-		theirs[i] = -1;
+	fill_elements(2 * STRIDED, 3 * STRIDED);
 	shmem_barrier_all();
 	shmem_iput64(theirs, mine, 3, 2, STRIDED, next());
 	shmem_barrier_all();
@@ -155,7 +163,7 @@ static bool strided(void)
 	return good;
 }
 
-/* All PEs count on PE 0; each value is seen once. */
+/* All PEs count on PE 0, and no count gets lost. */
 static bool counting(void)
 {
 	long before, last = -1;
@@ -171,10 +179,10 @@ static bool counting(void)
 		shmem_long_atomic_inc(&word, 0);
 	}
 	shmem_barrier_all();
-	return (me || word == (long)COUNTS * pes * 2) && good;
+	return (rank || word == (long)COUNTS * pes * 2) && good;
 }
 
-/* The last value of a word that all PEs swap theirs for goes to one of them. */
+/* Of what all PEs put in a word each but the last comes back to one of them. */
 static bool swapping(void)
 {
 	long got, sum, expected = (long)pes * (pes + 1) / 2;
@@ -182,7 +190,7 @@ static bool swapping(void)
 	word = 0;
 	flag = 0;
 	shmem_barrier_all();
-	got = shmem_long_atomic_swap(&word, me + 1, 0);
+	got = shmem_long_atomic_swap(&word, rank + 1, 0);
 	shmem_long_atomic_add(&flag, got, 0);
 	shmem_barrier_all();
 	sum = shmem_long_atomic_fetch(&flag, 0) +
@@ -204,7 +212,7 @@ static bool comparing(void)
 		if (shmem_long_atomic_compare_swap(&word, i, i + 1, 0) == i)
 			shmem_long_atomic_inc(&flag, 0);
 		shmem_barrier_all();
-		good = (me || (word == i + 1 && flag == i + 1)) && good;
+		good = (rank || (word == i + 1 && flag == i + 1)) && good;
 		shmem_barrier_all();
 	}
 	return good;
@@ -214,7 +222,7 @@ static bool comparing(void)
 static bool bits(void)
 {
 	static unsigned int some;
-	unsigned int bit = 1U << me;
+	unsigned int bit = 1U << rank;
 	bool good;
 
 	some = 0;
@@ -246,7 +254,7 @@ static bool flagged(size_t bytes)
 	memset(inbox, 0, bytes);
 	shmem_barrier_all();
 	for (round = 1; round <= ROUNDS; round++) {
-		fill(outbox, bytes, me, round);
+		fill(outbox, bytes, rank, round);
 		shmem_putmem(inbox, outbox, bytes, next());
 		shmem_fence();
 		shmem_long_p(&flag, round, next());
@@ -275,7 +283,7 @@ static bool locked(void)
 		shmem_clear_lock(&guard);
 	}
 	shmem_barrier_all();
-	return me != pes - 1 || guarded == (long)ROUNDS * pes;
+	return rank != pes - 1 || guarded == (long)ROUNDS * pes;
 }
 
 static bool broadcast(void)
@@ -284,15 +292,12 @@ static bool broadcast(void)
 	bool good = true;
 	int i;
 
-	for (i = 0; i < ELEMENTS; i++) {
-		mine[i] = element(me, i);
-		theirs[i] = -1;
-	}
+	fill_elements(ELEMENTS, ELEMENTS);
 	shmem_barrier_all();
 	shmem_broadcast64(theirs, mine, ELEMENTS, root, 0, 0, pes,
 			  sync_broadcast);
-	/* the root itself gets nothing, OpenSHMEM 1.4 9.9.3 */
-	for (i = 0; i < ELEMENTS && me != root; i++)
+	/* the root's own target stays as it is, shmem_broadcast() */
+	for (i = 0; i < ELEMENTS && rank != root; i++)
 		good = theirs[i] == element(root, i) && good;
 	shmem_barrier_all();
 	return good;
@@ -303,8 +308,7 @@ static bool collect(void)
 	bool good = true;
 	int i;
 
-	for (i = 0; i < ELEMENTS; i++)
-		mine[i] = element(me, i);
+	fill_elements(ELEMENTS, ELEMENTS * pes);
 	shmem_barrier_all();
 	shmem_fcollect64(theirs, mine, ELEMENTS, 0, 0, pes, sync_collect);
 	for (i = 0; i < ELEMENTS * pes; i++)
@@ -318,13 +322,12 @@ static bool all_to_all(void)
 	bool good = true;
 	int i;
 
-	for (i = 0; i < ELEMENTS * pes; i++)
-		mine[i] = element(me, i);
+	fill_elements(ELEMENTS * pes, ELEMENTS * pes);
 	shmem_barrier_all();
 	shmem_alltoall64(theirs, mine, ELEMENTS, 0, 0, pes, sync_all);
 	for (i = 0; i < ELEMENTS * pes; i++)
 		good = theirs[i] == element(i / ELEMENTS,
-					    me * ELEMENTS + i % ELEMENTS) &&
+					    rank * ELEMENTS + i % ELEMENTS) &&
 		       good;
 	shmem_barrier_all();
 	return good;
@@ -336,7 +339,7 @@ static bool sum(void)
 	int i;
 
 	for (i = 0; i < ELEMENTS; i++)
-		mine[i] = (int64_t)(me + 1) * (i + 1);
+		mine[i] = (int64_t)(rank + 1) * (i + 1);
 	shmem_barrier_all();
 	shmem_long_sum_to_all((long *)theirs, (long *)mine, ELEMENTS, 0, 0, pes,
 			      long_work, sync_sum);
@@ -377,7 +380,7 @@ static void set_up(void)
 int main(void)
 {
 	shmem_init();
-	me = shmem_my_pe();
+	rank = shmem_my_pe();
 	pes = shmem_n_pes();
 	set_up();
 	report("put and get, 1 byte to 1 MiB", all_sizes());
@@ -394,7 +397,7 @@ int main(void)
 	report("collect", collect());
 	report("all to all", all_to_all());
 	report("sum", sum());
-	if (!me)
+	if (!rank)
 		printf("1..%d\n", cases);
 	shmem_finalize();
 	return failures ? 1 : 0;

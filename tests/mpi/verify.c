@@ -17,7 +17,7 @@ enum { ROUNDS = 20, WINDOW = 64, LARGE = 1 << 20 };
 
 static const int sizes[] = { 0, 1, 7, 64, 1000, 4096, 65536, LARGE };
 
-static int rank, ranks, cases, failures;
+static int ranks, cases, failures;
 
 static void *memory(size_t bytes)
 {
